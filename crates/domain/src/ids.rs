@@ -63,6 +63,10 @@ uuid_id! {
     /// The id of one claim on a task. Random, because a counter that is rolled back could give two holders the same id.
     ClaimId
 }
+uuid_id! {
+    /// The id of a process from its start to its end. Random, so that a process that starts again is another one.
+    ProcessId
+}
 
 impl RunId {
     /// The smallest id of runs accepted at `at` or later; the largest id if `at` is beyond the range of ids.

@@ -92,7 +92,7 @@ impl Engine {
         let metrics = Metrics::new(&parts.pool);
         let unreadable = Unreadable::new(parts.clone(), metrics.clone());
         let dispatch = Dispatch::new(parts.clone(), unreadable.clone(), metrics.clone());
-        let holds = Holds::default();
+        let holds = Holds::new(parts.ids.process_id());
         let known =
             Known::new(KnownBounds { runs_max: options.known_runs_max, bytes_max: options.known_bytes_max });
         let bounds = Bounds {
@@ -268,8 +268,7 @@ impl Engine {
         let beat = self.shared.holds.clone().beat(self.parts().clone(), self.options().lease, ended.clone());
         keepers.spawn(supervision.clone().until(ended.clone(), "heartbeat", beat));
         if roles.plan || roles.execute {
-            let listen =
-                self.shared.holds.clone().listen(self.parts().clone(), self.options().lease, ended.clone());
+            let listen = self.shared.holds.clone().listen(self.parts().clone(), ended.clone());
             keepers.spawn(supervision.clone().until(ended.clone(), "stop", listen));
         }
         let sweep = Sweeper::new(self.clone()).run(stop.clone());
@@ -308,6 +307,12 @@ impl Engine {
         while clock.skew().is_some_and(Skew::is_excessive) {
             clock.sleep(CLOCK_LOOK_EVERY).await;
         }
+    }
+
+    /// How long after its claim no call for a step can be under way any more.
+    pub(crate) fn longest_call(&self) -> Duration {
+        let longest = self.pool().workers().iter().map(|worker| worker.limits.call_ms_max).max();
+        Duration::from_millis(longest.unwrap_or_default()) + self.options().report_margin
     }
 
     pub(crate) fn parts(&self) -> &Parts {

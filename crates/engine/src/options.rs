@@ -62,9 +62,9 @@ impl Roles {
 /// How the engine is tuned. Every bound that is not a policy's.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This process' name in claims.
+    /// The name of this process in claims.
     pub executor: String,
-    /// How long a claim holds without being extended. It is extended every quarter of this.
+    /// How long the claims of a process hold after its last heartbeat. While it holds claims, its heart beats every quarter of this.
     pub lease: Duration,
     /// How often the sweeper looks.
     pub sweep_every: Duration,

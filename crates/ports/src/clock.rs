@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId};
 use podium_domain::time::Timestamp;
 
 /// The clock skew above which a process reports it, unless its maximum is smaller.
@@ -60,4 +60,9 @@ pub trait Ids: Send + Sync {
 
     /// A random claim id that cannot be guessed (UUID version 4).
     fn claim_id(&self) -> ClaimId;
+
+    /// A random id for this start of the process, as unguessable as a claim's.
+    fn process_id(&self) -> ProcessId {
+        ProcessId::new(*self.claim_id().as_uuid())
+    }
 }

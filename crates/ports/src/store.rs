@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::{Charge, Shortage};
-use podium_domain::ids::{ClaimId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::rating::Rating;
 use podium_domain::run::{Booking, IllegalEvent, Run, SequencedEvent, Task, TaskRef};
@@ -80,8 +80,18 @@ pub trait RunStore: Send + Sync {
         Err(StoreError::Unavailable("this store keeps no budgets".into()))
     }
 
-    /// Extends leases to `until`, each only if its claim still holds its task; returns which were extended. Writes no event.
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError>;
+    /// Extends the lease of a process to `span` from now, or gives it one. All claims of a process depend on this one lease.
+    /// Returns whether the process had a lease until now. If not, its claims may have been released. The time is the store's own if
+    /// it has a clock.
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError>;
+
+    /// Returns which of the claims hold their tasks. Reads only.
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError>;
 
     /// As [`Self::due_except`], for all runs.
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
@@ -93,7 +103,8 @@ pub trait RunStore: Send + Sync {
     /// `again_at - now` is not returned for as long as it has been ready, up to eight times that span ([`Again`]): a sweep does not
     /// publish a long lane again.
     ///
-    /// A store with its own clock reports a lease or a deadline only if that clock has reached it too.
+    /// A claim has expired if its process has no lease any more. A claim of an earlier version has a lease of its own. A store with
+    /// its own clock reports a lease or a deadline only if that clock has reached it too.
     async fn due_except(
         &self,
         now: Timestamp,
@@ -322,7 +333,7 @@ impl Unwritten {
     }
 }
 
-/// A claim on a task, for extending its lease.
+/// A claim on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hold {
     /// The run.
@@ -341,7 +352,7 @@ pub struct Due {
     pub ready: Vec<ReadyTask>,
     /// Lanes with unpublished tasks, including ones that may not be claimed yet.
     pub backlogs: Vec<Lane>,
-    /// Claims whose lease expired.
+    /// Claims whose process has no lease any more.
     pub expired: Vec<Hold>,
     /// Active runs whose deadline passed.
     pub overdue: Vec<RunId>,

@@ -25,18 +25,20 @@ events AS (
 ),
 -- A task whose state and claim stay the same keeps its times, as in commit.sql.
 changed AS (
-    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms)
     SELECT appended.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
-        new.lease_until_ms
+        new.process, new.lease_until_ms
     FROM appended,
-        unnest($20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::uuid[], $27::bigint[])
-            AS new (task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+        unnest($20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[], $25::bigint[], $26::uuid[], $27::uuid[],
+            $28::bigint[])
+            AS new (task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms)
     ON CONFLICT (run_id, task) DO UPDATE
     SET state = excluded.state,
         lane = excluded.lane,
         ready_ms = excluded.ready_ms,
         told_until_ms = excluded.told_until_ms,
         claim = excluded.claim,
+        process = excluded.process,
         lease_until_ms = excluded.lease_until_ms
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
@@ -45,6 +47,6 @@ changed AS (
 gone AS (
     DELETE FROM tasks
     USING appended
-    WHERE tasks.run_id = appended.run_id AND tasks.task = ANY ($28::text[])
+    WHERE tasks.run_id = appended.run_id AND tasks.task = ANY ($29::text[])
 )
 SELECT run_id AS "run_id!" FROM appended

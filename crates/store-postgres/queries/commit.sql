@@ -4,7 +4,7 @@
 -- needs. Most batches are charged to no budget: then the arrays of charges are empty.
 -- Rows are locked in one order: the states of runs that are appended to, budget sums, runs that are created; each by key. So batches
 -- never wait for each other in a circle. Tasks need no order: a commit writes tasks only of runs whose state it has locked, and
--- other statements that lock tasks (to publish them, to extend leases) wait for nothing while they hold one.
+-- other statements that lock tasks (to publish them) wait for nothing while they hold one.
 WITH first AS (
     SELECT *
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
@@ -31,7 +31,7 @@ writable AS (
 ),
 charges AS (
     SELECT charge.*
-    FROM unnest($39::uuid[], $40::text[], $41::text[], $42::bigint[], $43::bigint[], $44::bigint[], $45::bool[])
+    FROM unnest($40::uuid[], $41::text[], $42::text[], $43::bigint[], $44::bigint[], $45::bigint[], $46::bool[])
         WITH ORDINALITY AS charge (run_id, payer, period, from_ms, spent, reserved, needs_room, place)
     JOIN writable ON writable.run_id = charge.run_id
 ),
@@ -115,16 +115,16 @@ events AS (
         AS new (run_id, first_sequence, last_sequence, kinds, data)
     JOIN written ON written.run_id = new.run_id
 ),
--- A task whose state and claim stay the same keeps its times: a lease may have been extended since, or the task published. A task
+-- A task whose state and claim stay the same keeps its times: the task may have been published since. A task
 -- that became ready again within one commit stays ready, from a later time. The outer join leaves out rows that would be locked
 -- and not changed; the condition at the end sees the row as it is once it is locked.
 changed AS (
-    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+    INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms)
     SELECT new.run_id, new.task, new.state, new.lane, new.tenant, new.ready_ms, new.told_until_ms, new.claim,
-        new.lease_until_ms
+        new.process, new.lease_until_ms
     FROM unnest($28::uuid[], $29::text[], $30::text[], $31::text[], $32::text[], $33::bigint[], $34::bigint[], $35::uuid[],
-                $36::bigint[])
-        AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+                $36::uuid[], $37::bigint[])
+        AS new (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms)
     JOIN written ON written.run_id = new.run_id
     LEFT JOIN tasks AS old ON old.run_id = new.run_id AND old.task = new.task
     WHERE old.run_id IS NULL
@@ -138,6 +138,7 @@ changed AS (
         ready_ms = excluded.ready_ms,
         told_until_ms = excluded.told_until_ms,
         claim = excluded.claim,
+        process = excluded.process,
         lease_until_ms = excluded.lease_until_ms
     WHERE tasks.state <> excluded.state
         OR tasks.claim IS DISTINCT FROM excluded.claim
@@ -146,7 +147,7 @@ changed AS (
 -- Tasks that are neither ready nor running any more.
 gone AS (
     DELETE FROM tasks
-    USING unnest($37::uuid[], $38::text[]) AS final (run_id, task), written
+    USING unnest($38::uuid[], $39::text[]) AS final (run_id, task), written
     WHERE written.run_id = final.run_id AND tasks.run_id = final.run_id AND tasks.task = final.task
 ),
 -- No sum goes beyond what its column holds: an error here would refuse every later commit of the payer.

@@ -1,8 +1,26 @@
 -- extend_lease
--- As extend_leases, for a single lease. It waits for the writer of its task, because it holds no lock meanwhile. The wait is
--- short: other leases must be extended after it, or they expire.
-UPDATE tasks
-SET lease_until_ms = greatest(lease_until_ms, $4)
-WHERE run_id = $1 AND task = $2 AND claim = $3 AND state = 'running'
-    AND (SELECT set_config('synchronous_commit', 'off', TRUE)) = 'off'
-    AND (SELECT set_config('lock_timeout', '250ms', TRUE)) IS NOT NULL
+-- Nothing waits for the disk: a lease that is lost with the server's machine ends early, and the sweepers hold all leases after
+-- an outage. The setting applies to this statement's own transaction. The first lease of a process is on the disk before its first
+-- claim, because Postgres writes both in order.
+-- A process that has no row yet removes the rows of processes that died long ago.
+WITH clock AS MATERIALIZED (
+    SELECT floor(extract(EPOCH FROM clock_timestamp()) * 1000)::bigint AS now_ms
+    WHERE (SELECT set_config('synchronous_commit', 'off', TRUE)) = 'off'
+),
+known AS MATERIALIZED (
+    SELECT process_leases.until_ms > clock.now_ms AS is_held
+    FROM process_leases
+    CROSS JOIN clock
+    WHERE process_leases.process = $1
+),
+forgotten AS (
+    DELETE FROM process_leases
+    USING clock
+    WHERE NOT EXISTS (SELECT FROM known) AND process_leases.until_ms < clock.now_ms - $3
+)
+INSERT INTO process_leases (process, until_ms)
+SELECT $1, clock.now_ms + $2
+FROM clock
+ON CONFLICT (process) DO UPDATE
+SET until_ms = excluded.until_ms
+RETURNING EXISTS (SELECT FROM known WHERE is_held) AS "was_held!"

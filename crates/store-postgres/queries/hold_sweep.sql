@@ -1,14 +1,15 @@
 -- hold_sweep
 -- Gives the holder the turn to sweep if no other process has it, or extends its own. The lanes with a backlog come along, for the
 -- processes that do not sweep: from one lane to the next along the index.
+-- Processes of versions without leases of processes have a turn of their own, named 'sweep': they find only each other's claims.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT floor(extract(EPOCH FROM clock_timestamp()) * 1000)::bigint AS now_ms
 ),
 held AS (
     INSERT INTO lane_dispatchers (lane, holder, until_ms)
-    SELECT 'sweep', $1, clock.now_ms + $2
+    SELECT 'sweep processes', $1, clock.now_ms + $2
     FROM clock
-    LEFT JOIN lane_dispatchers AS known ON known.lane = 'sweep'
+    LEFT JOIN lane_dispatchers AS known ON known.lane = 'sweep processes'
     WHERE known.lane IS NULL OR known.holder = $1 OR known.until_ms <= clock.now_ms
     ON CONFLICT (lane) DO UPDATE
     SET holder = excluded.holder,

@@ -1,6 +1,6 @@
 -- put_back
--- Skips rows that another transaction has locked, for the same reason as extend_leases. Such a task is being claimed or
--- published; if neither happens, it is published again when its time is over.
+-- Skips rows that another transaction has locked: waiting here, with other rows locked, could deadlock with a commit. Such a task is
+-- being claimed or published; if neither happens, it is published again when its time is over.
 WITH refused AS MATERIALIZED (
     SELECT tasks.run_id, tasks.task
     FROM tasks

@@ -103,6 +103,7 @@ pub(crate) struct TaskRow<'c> {
     pub(crate) ready_ms: Option<i64>,
     pub(crate) told_until_ms: Option<i64>,
     pub(crate) claim: Option<Uuid>,
+    pub(crate) process: Option<Uuid>,
     pub(crate) lease_until_ms: Option<i64>,
 }
 
@@ -179,7 +180,8 @@ impl<'c> Batch<'c> {
         let (run, tenant) = (*commit.after.id().as_uuid(), commit.after.spec().tenant.as_str());
         let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
         for (task, found, place) in commit.tasks().filter(|(task, ..)| is_changed(*task)) {
-            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
+            let (mut ready_ms, mut told_until_ms) = (None, None);
+            let (mut claim, mut process, mut lease_until_ms) = (None, None, None);
             match &found.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
@@ -188,8 +190,9 @@ impl<'c> Batch<'c> {
                         Telling::FromBacklog => None,
                     };
                 }
-                TaskState::Running { claim: holder, lease_until } => {
+                TaskState::Running { claim: holder, process: of, lease_until } => {
                     claim = Some(*holder.as_uuid());
+                    process = of.map(|process| *process.as_uuid());
                     lease_until_ms = Some(stored(lease_until.unix_ms()));
                 }
                 TaskState::Waiting => continue,
@@ -210,6 +213,7 @@ impl<'c> Batch<'c> {
                 ready_ms,
                 told_until_ms,
                 claim,
+                process,
                 lease_until_ms,
             });
         }

@@ -6,8 +6,8 @@
 //! Each batch is written by one statement, which is its own transaction: one round trip and one wait for the disk, and no lock is
 //! held while a client computes. The statements are in `queries/`, checked against the tables when the crate is compiled.
 //!
-//! Two times in the rows of tasks are *not* in the events: the end of an extended lease, and until when a ready task counts as
-//! published. So a commit changes the times of a task only if its state or claim changed.
+//! One time in the rows of tasks is *not* in the events: until when a ready task counts as published. So a commit changes the times
+//! of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod accounts;
@@ -16,6 +16,7 @@ mod charged;
 mod clock;
 mod columns;
 mod connections;
+mod leases;
 mod migrate;
 mod open;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::Shortage;
-use podium_domain::ids::{ClaimId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
@@ -129,8 +130,17 @@ impl RunStore for Store {
         write::commit(self, commits).await
     }
 
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-        sweep::extend_leases(self, holds, until).await
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        _now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError> {
+        leases::extend(self, process, span).await
+    }
+
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+        leases::held(self, holds).await
     }
 
     async fn due_except(

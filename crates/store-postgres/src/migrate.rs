@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "list what answers lack",
         include_str!("../../../migrations/postgres/0004_list_what_answers_lack.sql"),
     ),
+    (5, "one lease a process", include_str!("../../../migrations/postgres/0005_one_lease_a_process.sql")),
 ];
 
 fn all() -> Vec<Migration> {

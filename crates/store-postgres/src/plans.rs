@@ -84,6 +84,7 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             TWO,
             RUNS,
+            RUNS,
             TWO,
             TEXTS,
         ],
@@ -128,6 +129,7 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             TWO,
             RUNS,
+            RUNS,
             TWO,
             RUNS,
             TEXTS,
@@ -150,15 +152,10 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "extend_lease.sql",
-        arguments: &[RUN, "'plan.0'", "copied_id(9, 9)", "8::bigint"],
-        indexes: &["tasks_pkey"],
-        whole: &[],
-    },
-    Statement {
-        file: "extend_leases.sql",
-        arguments: &[RUNS, TEXTS, RUNS, "8::bigint"],
-        indexes: &["tasks_pkey"],
-        whole: &[],
+        arguments: &["copied_id(9, 9)", "4000::bigint", "3600000::bigint"],
+        // All leases are read once in the life of a process, at its start.
+        indexes: &["process_leases_pkey"],
+        whole: &["process_leases_pkey"],
     },
     Statement {
         file: "find_backlogs.sql",
@@ -176,8 +173,14 @@ const STATEMENTS: &[Statement] = &[
     Statement {
         file: "find_expired.sql",
         arguments: &["8::bigint", "256::bigint", RUNS],
-        indexes: &["tasks_outstanding"],
-        whole: &["tasks_outstanding"],
+        indexes: &["process_leases_pkey", "tasks_process"],
+        whole: &[],
+    },
+    Statement {
+        file: "find_held.sql",
+        arguments: &[RUNS, TEXTS, RUNS],
+        indexes: &["tasks_pkey"],
+        whole: &[],
     },
     Statement { file: "find_key.sql", arguments: &["'\\x00'::bytea"], indexes: &["keys_hash"], whole: &[] },
     Statement {
@@ -315,6 +318,11 @@ const FILL_ACCOUNTS: &str = "
     INSERT INTO budgets SELECT 'tenant:tenant_' || n, 'tenant_' || n, 'day', n FROM generate_series(1, 20000) AS n;
     INSERT INTO ratings SELECT copied_id(n, n), 'tenant_' || n % 1000, 0.5, NULL, n FROM generate_series(1, 20000) AS n;
     INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n";
+/// Far more lanes and processes than exist, so that their indexes are useful. Two of these processes hold tasks.
+const FILL_LEASES: &str = "
+    INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n;
+    INSERT INTO process_leases SELECT copied_id(n, n), n FROM generate_series(1, 20000) AS n;
+    UPDATE tasks SET process = copied_id(1 + abs(hashtext(run_id::text)) % 2, 7) WHERE state = 'running'";
 const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
 /// Runs whose task waits in the backlog.
 const BACKLOG_RUNS: i64 = 20_000;
@@ -431,9 +439,7 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
         execute(raw, format!("SELECT copy_run('{id}', {first}, {last}, 0, 1)")).await;
     }
     execute(raw, FILL_ACCOUNTS.to_owned()).await;
-    // Far more lanes than exist, so that the index is useful.
-    let lanes = "INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n";
-    execute(raw, lanes.to_owned()).await;
+    execute(raw, FILL_LEASES.to_owned()).await;
     execute(raw, "VACUUM ANALYZE".to_owned()).await;
     // Active rows are rare, and a sample may miss them. This one has 300 rows for each of 2,000, so it has all rows.
     execute(raw, "SET default_statistics_target = 2000".to_owned()).await;

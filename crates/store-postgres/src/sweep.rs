@@ -1,60 +1,22 @@
-//! Leases, the work of the sweeper, and the backlogs.
+//! The work of the sweeper, and the backlogs.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError, Turn};
+use podium_ports::store::{Again, Due, ReadyTask, StoreError, Turn};
 use podium_store_format::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
+use crate::leases::{HoldRow, milliseconds};
 
 /// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
-
-/// Most locked rows that an extension of leases waits for, one after the other. The next heartbeat handles others.
-const LOCKED_MAX: u32 = 4;
-
-pub(crate) async fn extend_leases(
-    store: &Store,
-    holds: &[Hold],
-    until: Timestamp,
-) -> Result<Vec<bool>, StoreError> {
-    if holds.is_empty() {
-        return Ok(Vec::new());
-    }
-    let extended = store.call(&ExtendLeases::new(holds, until)).await?;
-    let mut extended = extended.iter().map(HoldRow::read).collect::<Result<HashSet<_>, _>>()?;
-    // Usually few: lost claims, and tasks that another transaction writes right now.
-    let mut locked = 0;
-    for hold in holds {
-        if extended.contains(hold) {
-            continue;
-        }
-        if locked >= LOCKED_MAX {
-            extended.insert(*hold);
-            continue;
-        }
-        let is_held = match store.call(&ExtendLease { hold: *hold, until }).await {
-            // While its row is locked, no other process can take the task.
-            Err(StoreError::Refused(_)) => {
-                locked += 1;
-                true
-            }
-            extended => extended?,
-        };
-        if is_held {
-            extended.insert(*hold);
-        }
-    }
-    Ok(holds.iter().map(|hold| extended.contains(hold)).collect())
-}
 
 pub(crate) async fn due(
     store: &Store,
@@ -109,14 +71,14 @@ pub(crate) async fn hold_lanes(
     span: Duration,
 ) -> Result<Vec<Lane>, StoreError> {
     let holder = *holder.as_uuid();
-    let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX >> 1);
+    let span_ms = milliseconds(span);
     let lanes = lanes.iter().map(ToString::to_string).collect();
     let held = store.call(&HoldLanes { lanes, holder, span_ms }).await?;
     Ok(held.iter().filter_map(|lane| lane.parse().ok()).collect())
 }
 
 pub(crate) async fn hold_sweep(store: &Store, holder: ClaimId, span: Duration) -> Result<Turn, StoreError> {
-    let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX >> 1);
+    let span_ms = milliseconds(span);
     let TurnRow { is_own, backlogs } = store.call(&HoldSweep { holder: *holder.as_uuid(), span_ms }).await?;
     if is_own {
         return Ok(Turn::Own);
@@ -153,66 +115,6 @@ struct TakenRow {
     task: String,
     place: i64,
     ready_ms: i64,
-}
-
-struct HoldRow {
-    run_id: Uuid,
-    task: String,
-    claim: Uuid,
-}
-
-impl HoldRow {
-    fn read(&self) -> Result<Hold, StoreError> {
-        let run = RunId::new(self.run_id);
-        Ok(Hold { run, task: task(run, &self.task)?, claim: ClaimId::new(self.claim) })
-    }
-}
-
-struct ExtendLeases {
-    runs: Vec<Uuid>,
-    tasks: Vec<String>,
-    claims: Vec<Uuid>,
-    until_ms: i64,
-}
-
-impl ExtendLeases {
-    fn new(holds: &[Hold], until: Timestamp) -> Self {
-        Self {
-            runs: holds.iter().map(|hold| *hold.run.as_uuid()).collect(),
-            tasks: holds.iter().map(|hold| hold.task.to_string()).collect(),
-            claims: holds.iter().map(|hold| *hold.claim.as_uuid()).collect(),
-            until_ms: stored(until.unix_ms()),
-        }
-    }
-}
-
-impl Call for ExtendLeases {
-    type Answer = Vec<HoldRow>;
-
-    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { runs, tasks, claims, until_ms } = self;
-        sqlx::query_file_as!(HoldRow, "queries/extend_leases.sql", runs, tasks, claims, until_ms)
-            .fetch_all(connection)
-            .await
-    }
-}
-
-/// Returns whether its claim still holds the task.
-struct ExtendLease {
-    hold: Hold,
-    until: Timestamp,
-}
-
-impl Call for ExtendLease {
-    type Answer = bool;
-
-    async fn ask(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-        let Hold { run, task, claim } = &self.hold;
-        let (task, until_ms) = (task.to_string(), stored(self.until.unix_ms()));
-        let extended =
-            sqlx::query_file!("queries/extend_lease.sql", run.as_uuid(), task, claim.as_uuid(), until_ms);
-        Ok(extended.execute(connection).await?.rows_affected() > 0)
-    }
 }
 
 struct TellReady<'a> {
@@ -369,37 +271,5 @@ impl Call for FindUnsettled {
         sqlx::query_file_scalar!("queries/find_unsettled.sql", after, ended_by, limit)
             .fetch_all(connection)
             .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use podium_harness::{Fsync, Postgres};
-    use sqlx::{Connection, query_scalar};
-
-    use super::*;
-    use crate::Options;
-
-    #[tokio::test]
-    async fn only_lease_extensions_do_not_wait_for_the_disk() {
-        let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
-        let address = postgres.database().await.unwrap();
-        let store = Store::open(&address, Options::default()).await.unwrap();
-        let mut connection = store.connections.pool().acquire().await.unwrap();
-        let mut transaction = connection.begin().await.unwrap();
-        let hold = Hold {
-            run: RunId::new(Uuid::nil()),
-            task: TaskRef::Plan { round: 0 },
-            claim: ClaimId::new(Uuid::nil()),
-        };
-        let until = Timestamp::from_unix_ms(1);
-        let show = || query_scalar::<_, String>("SHOW synchronous_commit");
-        ExtendLeases::new(&[hold], until).ask(&mut transaction).await.unwrap();
-        assert_eq!(show().fetch_one(&mut *transaction).await.unwrap(), "off");
-        transaction.commit().await.unwrap();
-        assert_eq!(show().fetch_one(&mut *connection).await.unwrap(), "on");
-        let mut transaction = connection.begin().await.unwrap();
-        ExtendLease { hold, until }.ask(&mut transaction).await.unwrap();
-        assert_eq!(show().fetch_one(&mut *transaction).await.unwrap(), "off");
     }
 }

@@ -243,6 +243,7 @@ async fn write_all(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<V
         &column(tasks, |task| task.ready_ms) as &[Option<i64>],
         &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
         &column(tasks, |task| task.claim) as &[Option<Uuid>],
+        &column(tasks, |task| task.process) as &[Option<Uuid>],
         &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
         &column(gone, |task| task.run),
         &column(gone, |task| task.task.as_str()) as &[&str],
@@ -291,6 +292,7 @@ async fn append_one(
         &column(tasks, |task| task.ready_ms) as &[Option<i64>],
         &column(tasks, |task| task.told_until_ms) as &[Option<i64>],
         &column(tasks, |task| task.claim) as &[Option<Uuid>],
+        &column(tasks, |task| task.process) as &[Option<Uuid>],
         &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
         &column(&batch.gone, |task| task.task.as_str()) as &[&str],
     );

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use podium_domain::budget::{Budget, Payer, Period};
-use podium_domain::ids::RequestId;
+use podium_domain::ids::{ProcessId, RequestId};
 use podium_domain::money::Cost;
 use podium_domain::policy::Tier;
 use podium_domain::run::{Command, RunSpec, TaskRef};
@@ -42,6 +42,18 @@ impl Scene {
         PgConnection::connect(&self.address).await.unwrap()
     }
 
+    /// Claims the plans of runs.
+    async fn claimed_by(&self, process: ProcessId, runs: &mut [Driven]) -> Vec<Hold> {
+        let claimed = runs.iter_mut().map(|run| {
+            run.process = Some(process);
+            Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &self.ids) }
+        });
+        let holds = claimed.collect();
+        let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
+        assert!(self.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+        holds
+    }
+
     /// Runs that wait for their plan.
     async fn runs(&self, count: usize) -> Vec<Driven> {
         let mut runs: Vec<_> = (0..count).map(|_| Driven::accepted(&self.ids)).collect();
@@ -76,7 +88,7 @@ async fn deadlocks(raw: &mut PgConnection) -> i64 {
     sqlx::query_scalar(counted).fetch_one(raw).await.unwrap()
 }
 
-/// Claims, failures, results and heartbeats for the same runs, written forwards and backwards concurrently: rows of tasks are
+/// Claims, failures and results for the same runs, written forwards and backwards concurrently: rows of tasks are
 /// updated, deleted and inserted.
 #[tokio::test]
 async fn batches_in_opposite_orders_never_deadlock() {
@@ -84,34 +96,24 @@ async fn batches_in_opposite_orders_never_deadlock() {
     let other = Store::open(&scene.address, Options::default()).await.unwrap();
     for _ in 0..ROUNDS {
         let mut runs = scene.runs(24).await;
-        let mut holds = Vec::new();
         for run in &mut runs {
-            let claim = run.claim(PLAN, &scene.ids);
-            holds.push(Hold { run: run.id(), task: PLAN, claim });
+            run.claim(PLAN, &scene.ids);
         }
         let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
         assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
-        for (index, (run, hold)) in runs.iter_mut().zip(&holds).enumerate() {
+        for (index, run) in runs.iter_mut().enumerate() {
+            let claim = run.last_claim;
             if index % 2 == 0 {
-                run.planned(a_plan(), hold.claim);
+                run.planned(a_plan(), claim);
             } else {
-                run.fail(PLAN, hold.claim, Some(run.now));
+                run.fail(PLAN, claim, Some(run.now));
             }
         }
         let forwards: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
         let backwards: Vec<Commit> = forwards.iter().rev().cloned().collect();
-        let reversed: Vec<Hold> = holds.iter().rev().copied().collect();
-        let until = runs[0].now.after(Duration::from_mins(1));
-        let (first, second, third, fourth) = tokio::join!(
-            scene.store.commit(&forwards),
-            other.commit(&backwards),
-            scene.store.extend_leases(&reversed, until),
-            other.extend_leases(&holds, until),
-        );
+        let (first, second) = tokio::join!(scene.store.commit(&forwards), other.commit(&backwards));
         let (first, second) = (first.unwrap(), second.unwrap());
         assert!(first.iter().zip(second.iter().rev()).all(|(a, b)| a.is_ok() != b.is_ok()));
-        third.unwrap();
-        fourth.unwrap();
     }
     // Retries would hide a deadlock; the server counts them.
     let mut raw = scene.raw().await;
@@ -239,40 +241,6 @@ async fn a_row_locked_for_too_long_is_an_error_without_effect() {
     assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
 }
 
-/// A writer of a task may leave its lease alone in the end.
-#[tokio::test]
-async fn a_lease_is_extended_after_the_write_of_its_task() {
-    let scene = Scene::new(Options::default()).await;
-    let mut runs = scene.runs(3).await;
-    let mut holds = Vec::new();
-    for run in &mut runs {
-        holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
-    }
-    let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-    assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
-    for (change, expected) in [
-        ("SELECT FROM tasks WHERE run_id = $1 FOR UPDATE", [true, true, true]),
-        ("DELETE FROM tasks WHERE run_id = $1", [true, false, true]),
-    ] {
-        let mut raw = scene.raw().await;
-        let mut transaction = raw.begin().await.unwrap();
-        sqlx::query(change).bind(runs[1].id().as_uuid()).execute(&mut *transaction).await.unwrap();
-        let other = async {
-            until_one_waits(&mut scene.raw().await).await;
-            // Meanwhile it holds no lock that a commit could wait for.
-            for run in [0, 2] {
-                let lock = "SELECT FROM tasks WHERE run_id = $1 FOR UPDATE NOWAIT";
-                let id = runs[run].id();
-                sqlx::query(lock).bind(id.as_uuid()).execute(&mut *transaction).await.unwrap();
-            }
-            transaction.commit().await.unwrap();
-        };
-        let until = runs[0].now.after(Duration::from_mins(1));
-        let (extended, ()) = tokio::join!(scene.store.extend_leases(&holds, until), other);
-        assert_eq!(extended.unwrap(), expected, "{change}");
-    }
-}
-
 /// The clock of the calling process is far ahead.
 #[tokio::test]
 async fn sums_are_removed_by_the_time_of_the_server() {
@@ -323,72 +291,6 @@ async fn a_removal_goes_on_behind_the_runs_it_removed_and_those_it_cannot() {
     // The walk comes to its end and begins again.
     assert_eq!(left_after_removal().await, ".x.....");
     assert_eq!(left_after_removal().await, ".......");
-}
-
-/// A person has locked the row of a task and does not release it. Waiting for it would lose the other leases.
-#[tokio::test]
-async fn a_lease_whose_row_stays_locked_delays_no_other() {
-    let minute = Duration::from_mins(1);
-    let options = Options { lock_max: minute, statement_max: minute, ..Options::default() };
-    let scene = Scene::new(options).await;
-    let mut runs = scene.runs(9).await;
-    let mut holds = Vec::new();
-    for run in &mut runs {
-        holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
-    }
-    let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-    assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
-    let locked: Vec<_> = runs[..6].iter().map(|run| *run.id().as_uuid()).collect();
-    let mut raw = scene.raw().await;
-    let mut transaction = raw.begin().await.unwrap();
-    let lock = "SELECT FROM tasks WHERE run_id = ANY($1) FOR UPDATE";
-    sqlx::query(lock).bind(&locked).execute(&mut *transaction).await.unwrap();
-    let until = runs[0].now.after(Duration::from_mins(1));
-    // A lost claim, before those that hold their task.
-    holds[6].claim = scene.ids.claim_id();
-    let extended = tokio::time::timeout(minute / 2, scene.store.extend_leases(&holds, until)).await.unwrap();
-    assert_eq!(extended.unwrap(), [true; 9], "leases of locked rows count as held");
-    let reached = "SELECT count(*) FROM tasks WHERE lease_until_ms = $1";
-    let until_ms = i64::try_from(until.unix_ms()).unwrap();
-    let reached = sqlx::query_scalar::<_, i64>(reached).bind(until_ms).fetch_one(&mut *transaction).await;
-    assert_eq!(reached.unwrap(), 2, "the rows that are not locked");
-    transaction.rollback().await.unwrap();
-    let extended = scene.store.extend_leases(&holds, until).await.unwrap();
-    assert_eq!(extended, [true, true, true, true, true, true, false, true, true]);
-}
-
-/// The statement began before the lease was extended, and reaches the row after it.
-#[tokio::test]
-async fn a_concurrent_extension_does_not_keep_a_tasks_row() {
-    let scene = Scene::new(Options::default()).await;
-    let mut raw = scene.raw().await;
-    for count in [1, 2] {
-        let mut runs = scene.runs(count).await;
-        let mut holds = Vec::new();
-        for run in &mut runs {
-            holds.push(Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) });
-        }
-        let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-        assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
-        for (run, hold) in runs.iter_mut().zip(&holds) {
-            run.planned(a_plan(), hold.claim);
-        }
-        let results: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-        let id = runs[0].id();
-        let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
-        let mut transaction = raw.begin().await.unwrap();
-        sqlx::query(lock).bind(id.as_uuid()).execute(&mut *transaction).await.unwrap();
-        let other = async {
-            until_one_waits(&mut scene.raw().await).await;
-            let until = runs[0].now.after(Duration::from_mins(1));
-            assert_eq!(scene.store.extend_leases(&holds, until).await.unwrap(), vec![true; count]);
-            transaction.commit().await.unwrap();
-        };
-        let (written, ()) = tokio::join!(scene.store.commit(&results), other);
-        assert!(written.unwrap().iter().all(Result::is_ok));
-        let left = "SELECT count(*) FROM tasks WHERE task = 'plan.0'";
-        assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&mut raw).await.unwrap(), 0);
-    }
 }
 
 /// A sweeper neither waits for the writer of a task nor publishes the task.
@@ -443,26 +345,78 @@ async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
     assert_eq!(scene.store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
 
-/// Heartbeats are the most frequent write. They must fit into the row's page and not touch the indexes.
+/// Every task is locked, as by a person who does not commit.
 #[tokio::test]
-async fn extending_a_lease_touches_no_index() {
+async fn a_lease_is_extended_while_all_tasks_are_locked() {
+    let minute = Duration::from_mins(1);
+    let options = Options { lock_max: minute, statement_max: minute, ..Options::default() };
+    let scene = Scene::new(options).await;
+    let (process, mut runs) = (scene.ids.process_id(), scene.runs(9).await);
+    let holds = scene.claimed_by(process, &mut runs).await;
+    let mut raw = scene.raw().await;
+    let mut transaction = raw.begin().await.unwrap();
+    sqlx::query("SELECT FROM tasks FOR UPDATE").execute(&mut *transaction).await.unwrap();
+    let keep = async {
+        assert!(!scene.store.extend_lease(process, runs[0].now, minute).await.unwrap());
+        assert_eq!(scene.store.held(&holds).await.unwrap(), [true; 9]);
+    };
+    tokio::time::timeout(minute / 2, keep).await.unwrap();
+}
+
+/// Heartbeats must cost the same whatever the number of calls under way.
+#[tokio::test]
+async fn a_heartbeat_updates_one_row_and_no_index() {
     let scene = Scene::new(Options::default()).await;
-    let mut run = scene.runs(1).await.remove(0);
-    let hold = Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &scene.ids) };
-    scene.store.commit(&[run.commit()]).await.unwrap();
+    let (process, mut runs) = (scene.ids.process_id(), scene.runs(50).await);
+    scene.store.extend_lease(process, runs[0].now, Duration::from_mins(1)).await.unwrap();
+    scene.claimed_by(process, &mut runs).await;
     let mut raw = scene.raw().await;
     end(&scene.store, &mut raw).await;
-    let counted = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tasks'";
-    let before: (i64, i64) = sqlx::query_as(counted).fetch_one(&mut raw).await.unwrap();
+    let counted = "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
+                   WHERE relname IN ('process_leases', 'tasks') ORDER BY relname";
+    let before: Vec<(String, i64, i64)> = sqlx::query_as(counted).fetch_all(&mut raw).await.unwrap();
 
     let store = Store::open(&scene.address, Options::default()).await.unwrap();
-    for minute in 1..=10 {
-        let until = run.now.after(Duration::from_mins(minute));
-        assert_eq!(store.extend_leases(&[hold], until).await.unwrap(), [true]);
+    for _ in 0..10 {
+        assert!(store.extend_lease(process, runs[0].now, Duration::from_mins(1)).await.unwrap());
     }
     end(&store, &mut raw).await;
-    let after: (i64, i64) = sqlx::query_as(counted).fetch_one(&mut raw).await.unwrap();
-    assert_eq!((after.0 - before.0, after.1 - before.1), (10, 10));
+    let after: Vec<(String, i64, i64)> = sqlx::query_as(counted).fetch_all(&mut raw).await.unwrap();
+    let updates: Vec<_> = before.iter().zip(&after).map(|(a, b)| (&*b.0, b.1 - a.1, b.2 - a.2)).collect();
+    assert_eq!(updates, [("process_leases", 10, 10), ("tasks", 0, 0)]);
+}
+
+/// Twice a second somebody looks for dead processes, however many calls are under way.
+#[tokio::test]
+async fn looking_for_dead_processes_does_not_read_all_running_tasks() {
+    const RUNNING: i64 = 20_000;
+    let scene = Scene::new(Options::default()).await;
+    let mut raw = scene.raw().await;
+    let fill = "INSERT INTO process_leases
+                SELECT uuid(lpad(number::text, 32, '0')), 9000000000000 FROM generate_series(1, 8) AS number";
+    sqlx::query(fill).execute(&mut raw).await.unwrap();
+    let fill = "INSERT INTO tasks (run_id, task, state, lane, tenant, claim, process, lease_until_ms)
+                SELECT gen_random_uuid(), 'step.0.0', 'running', 'ultra.plan', 'acme', gen_random_uuid(),
+                    uuid(lpad((1 + number % 8)::text, 32, '0')), 0
+                FROM generate_series(1, $1) AS number";
+    sqlx::query(fill).bind(RUNNING).execute(&mut raw).await.unwrap();
+    // Three dead processes with a claim each.
+    let kill = "UPDATE tasks SET process = gen_random_uuid()
+                FROM (SELECT run_id FROM tasks LIMIT 3) AS lost WHERE tasks.run_id = lost.run_id";
+    sqlx::query(kill).execute(&mut raw).await.unwrap();
+    sqlx::raw_sql("VACUUM ANALYZE tasks").execute(&mut raw).await.unwrap();
+    let read = "SELECT (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'tasks')
+                    + (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'tasks')";
+    end(&scene.store, &mut raw).await;
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
+    let store = Store::open(&scene.address, Options::default()).await.unwrap();
+    let (now, looks) = (Timestamp::from_unix_ms(1), 10);
+    for _ in 0..looks {
+        assert_eq!(store.due(now, now, 10).await.unwrap().expired.len(), 3);
+    }
+    end(&store, &mut raw).await;
+    let after: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
+    assert!((after - before) / looks < 100, "{} rows for each look", (after - before) / looks);
 }
 
 /// A backlog may be long, and is read twenty times a second.

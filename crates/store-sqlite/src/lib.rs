@@ -6,12 +6,13 @@
 //! Writes use one connection, because `SQLite` has one writer at a time anyway. Reads use several; under WAL they see the last
 //! commit and never wait. Other processes may have the same file open.
 //!
-//! Two times in the rows of tasks are *not* in the events: the end of an extended lease, and until when a ready task counts as
-//! published. So a commit changes the times of a task only if its state or claim changed.
+//! One time in the rows of tasks is *not* in the events: until when a ready task counts as published. So a commit changes the times
+//! of a task only if its state or claim changed.
 #![deny(missing_docs)]
 
 mod accounts;
 mod charged;
+mod leases;
 mod migrate;
 mod open;
 #[cfg(test)]
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::Shortage;
-use podium_domain::ids::{RunId, TenantId};
+use podium_domain::ids::{ProcessId, RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
@@ -91,8 +92,17 @@ impl RunStore for Store {
         write::commit(self, commits).await
     }
 
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-        sweep::extend_leases(self, holds, until).await
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError> {
+        leases::extend(self, process, now, span).await
+    }
+
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+        leases::held(self, holds).await
     }
 
     async fn due_except(

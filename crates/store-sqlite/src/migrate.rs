@@ -10,6 +10,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "create runs", include_str!("../../../migrations/sqlite/0001_create_runs.sql")),
     (2, "release reservations", include_str!("../../../migrations/sqlite/0002_release_reservations.sql")),
     (3, "list what answers lack", include_str!("../../../migrations/sqlite/0003_list_what_answers_lack.sql")),
+    (4, "one lease a process", include_str!("../../../migrations/sqlite/0004_one_lease_a_process.sql")),
 ];
 
 fn all() -> Vec<Migration> {

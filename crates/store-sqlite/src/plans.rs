@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sqlx::AssertSqlSafe;
 
-use crate::{Options, Store, accounts, charged, ratings, read, remove, sweep, write};
+use crate::{Options, Store, accounts, charged, leases, ratings, read, remove, sweep, write};
 
 /// Tables that no statement may scan.
 const TABLES: [&str; 7] = ["runs", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
@@ -24,6 +24,10 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         charged::BOOK,
         charged::CORRECT_SUM,
         charged::READ_ROOM,
+        leases::EXTEND_LEASE,
+        leases::FIND_HELD,
+        leases::READ_LEASE,
+        leases::REMOVE_LEASES,
         ratings::LIST_RATED,
         ratings::RATE_RUN,
         read::FIND_UNSETTLED,
@@ -38,7 +42,6 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         remove::REMOVE_SUMS,
         remove::REMOVE_TASKS,
         sweep::COUNT_OUTSTANDING,
-        sweep::EXTEND_LEASES,
         sweep::FIND_BACKLOGS,
         sweep::FIND_EXPIRED,
         sweep::FIND_OVERDUE,

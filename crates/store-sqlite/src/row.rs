@@ -77,6 +77,7 @@ pub(crate) struct TaskRow<'c> {
     ready_ms: Option<i64>,
     told_until_ms: Option<i64>,
     claim: Option<String>,
+    process: Option<String>,
     lease_until_ms: Option<i64>,
 }
 
@@ -85,7 +86,8 @@ impl<'c> TaskRow<'c> {
     pub(crate) fn all(commit: &'c Commit, dispatch_grace: Duration) -> impl Iterator<Item = Self> {
         let (run, tenant) = (hex(commit.after.id().as_uuid()), commit.after.spec().tenant.as_str());
         commit.tasks().map(move |(task, found, place)| {
-            let (mut ready_ms, mut told_until_ms, mut claim, mut lease_until_ms) = (None, None, None, None);
+            let (mut ready_ms, mut told_until_ms) = (None, None);
+            let (mut claim, mut process, mut lease_until_ms) = (None, None, None);
             match &found.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
@@ -94,15 +96,16 @@ impl<'c> TaskRow<'c> {
                         Telling::FromBacklog => None,
                     };
                 }
-                TaskState::Running { claim: holder, lease_until } => {
+                TaskState::Running { claim: holder, process: of, lease_until } => {
                     claim = Some(hex(holder.as_uuid()));
+                    process = of.map(|process| hex(process.as_uuid()));
                     lease_until_ms = Some(stored(lease_until.unix_ms()));
                 }
                 _ => {}
             }
             let (run, task, state) = (run.clone(), task.to_string(), found.state.as_str());
             let lane = place.lane.to_string();
-            Self { run, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms }
+            Self { run, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms }
         })
     }
 }

@@ -1,6 +1,4 @@
-//! Leases, the work of the sweeper, and the backlogs.
-
-use std::collections::HashSet;
+//! The work of the sweeper, and the backlogs.
 
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
@@ -8,7 +6,6 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
 use podium_store_format::{stored, task};
-use serde::Serialize;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
@@ -17,13 +14,6 @@ use crate::row::{claim_id, hex, id_bytes, run_id, unavailable};
 
 /// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
-
-pub(crate) const EXTEND_LEASES: &str = "-- extend_leases
-UPDATE tasks SET lease_until_ms = max(lease_until_ms, ?2)
-FROM (SELECT unhex(value ->> 'run') AS run_id, value ->> 'task' AS task, unhex(value ->> 'claim') AS claim
-      FROM json_each(?1)) AS hold
-WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = hold.claim AND state = 'running'
-RETURNING run_id, task, claim";
 
 pub(crate) const TELL_READY: &str = "-- tell_ready
 UPDATE tasks SET told_until_ms = max(?2, ?5 + min(?5 - ready_ms, ?6))
@@ -70,47 +60,32 @@ UPDATE tasks SET told_until_ms = ?3 WHERE run_id = ?1 AND task = ?2";
 pub(crate) const PUT_BACK: &str = "-- put_back
 UPDATE tasks SET told_until_ms = NULL WHERE run_id = ?1 AND task = ?2 AND state = 'ready'";
 
+// Skips along the index from one process to the next. Claims of earlier versions have no process and leases of their own.
 pub(crate) const FIND_EXPIRED: &str = "-- find_expired
+WITH RECURSIVE holders (process) AS (
+    SELECT min(process) FROM tasks WHERE state = 'running'
+    UNION ALL
+    SELECT (SELECT min(tasks.process) FROM tasks WHERE state = 'running' AND tasks.process > holders.process)
+    FROM holders WHERE holders.process IS NOT NULL
+),
+dead AS (
+    SELECT holders.process FROM holders
+    WHERE NOT EXISTS (SELECT 1 FROM process_leases
+                      WHERE process_leases.process = holders.process AND until_ms > ?1)
+)
 SELECT run_id, task, claim FROM tasks
-WHERE state = 'running' AND lease_until_ms <= ?1 AND run_id NOT IN (SELECT unhex(value) FROM json_each(?3))
-ORDER BY lease_until_ms LIMIT ?2";
+WHERE state = 'running' AND process IN (SELECT process FROM dead)
+    AND run_id NOT IN (SELECT unhex(value) FROM json_each(?3))
+UNION ALL
+SELECT run_id, task, claim FROM tasks
+WHERE state = 'running' AND process IS NULL AND lease_until_ms <= ?1
+    AND run_id NOT IN (SELECT unhex(value) FROM json_each(?3))
+LIMIT ?2";
 
 pub(crate) const FIND_OVERDUE: &str = "-- find_overdue
 SELECT id FROM runs
 WHERE state = 'active' AND deadline_ms <= ?1 AND id NOT IN (SELECT unhex(value) FROM json_each(?3))
 ORDER BY deadline_ms LIMIT ?2";
-
-#[derive(Serialize)]
-struct HoldRow {
-    run: String,
-    task: String,
-    claim: String,
-}
-
-pub(crate) async fn extend_leases(
-    store: &Store,
-    holds: &[Hold],
-    until: Timestamp,
-) -> Result<Vec<bool>, StoreError> {
-    if holds.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = holds.iter().map(|hold| HoldRow {
-        run: hex(hold.run.as_uuid()),
-        task: hold.task.to_string(),
-        claim: hex(hold.claim.as_uuid()),
-    });
-    let rows =
-        serde_json::to_string(&rows.collect::<Vec<_>>()).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
-    let extended = sqlx::query(EXTEND_LEASES)
-        .bind(rows)
-        .bind(stored(until.unix_ms()))
-        .fetch_all(&store.writer)
-        .await
-        .map_err(unavailable)?;
-    let extended = extended.iter().map(hold).collect::<Result<HashSet<_>, _>>()?;
-    Ok(holds.iter().map(|hold| extended.contains(hold)).collect())
-}
 
 pub(crate) async fn due(
     store: &Store,
@@ -222,7 +197,7 @@ fn run_and_task(row: &SqliteRow) -> Result<(RunId, TaskRef), StoreError> {
     Ok((run, task(run, text)?))
 }
 
-fn hold(row: &SqliteRow) -> Result<Hold, StoreError> {
+pub(crate) fn hold(row: &SqliteRow) -> Result<Hold, StoreError> {
     let (run, task) = run_and_task(row)?;
     Ok(Hold { run, task, claim: claim_id(row, "claim")? })
 }

@@ -36,13 +36,14 @@ SELECT version FROM runs WHERE id = ?1 AND version = ?2";
 pub(crate) const INSERT_EVENT: &str = "-- insert_event
 INSERT INTO run_events (run_id, sequence, at_ms, kind, format, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-// A task that does not change keeps its times: an extended lease or a publication may have moved them. A task that became ready
+// A task that does not change keeps its times: it may have been published since. A task that became ready
 // again within one commit stays ready, from a later time. `WHERE TRUE` tells the parser that `ON CONFLICT` does not belong to a
 // join.
 pub(crate) const UPSERT_TASKS: &str = "-- upsert_tasks
-INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, lease_until_ms)
+INSERT INTO tasks (run_id, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms)
 SELECT unhex(value ->> 'run'), value ->> 'task', value ->> 'state', value ->> 'lane', value ->> 'tenant',
-       value ->> 'ready_ms', value ->> 'told_until_ms', unhex(value ->> 'claim'), value ->> 'lease_until_ms'
+       value ->> 'ready_ms', value ->> 'told_until_ms', unhex(value ->> 'claim'),
+       unhex(value ->> 'process'), value ->> 'lease_until_ms'
 FROM json_each(?1)
 WHERE TRUE
 ON CONFLICT (run_id, task) DO UPDATE SET
@@ -51,6 +52,7 @@ ON CONFLICT (run_id, task) DO UPDATE SET
     ready_ms = excluded.ready_ms,
     told_until_ms = excluded.told_until_ms,
     claim = excluded.claim,
+    process = excluded.process,
     lease_until_ms = excluded.lease_until_ms
 WHERE state <> excluded.state OR claim IS NOT excluded.claim OR ready_ms < excluded.ready_ms";
 

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use podium_domain::answer::AnswerForm;
 use podium_domain::budget::Charge;
 use podium_domain::conversation::Conversation;
-use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
 use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{
-    AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunSpec, SequencedEvent,
-    StepResult, TaskRef,
+    AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunEvent, RunSpec,
+    SequencedEvent, StepResult, TaskRef,
 };
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
@@ -203,6 +203,8 @@ pub struct Driven {
     pub telling: Telling,
     /// The most that its claims and plans may cost: zero, unless a test changes it.
     pub reserve: Cost,
+    /// The process that claims; `None` for one of an earlier version, whose claims have leases of their own. That is the default.
+    pub process: Option<ProcessId>,
     /// The latest claim.
     pub last_claim: ClaimId,
     /// The charge of its budgets at the last commit.
@@ -227,7 +229,8 @@ impl Driven {
     /// A run as loaded from a store, without new events.
     pub fn resume(run: Run, now: Timestamp) -> Self {
         let (telling, booked, last_claim) = (Telling::AtOnce, run.booked(), ClaimId::new(Uuid::nil()));
-        Self { run, fresh: Vec::new(), now, telling, reserve: Cost::ZERO, last_claim, booked }
+        let (fresh, reserve, process) = (Vec::new(), Cost::ZERO, None);
+        Self { run, fresh, now, telling, reserve, process, last_claim, booked }
     }
 
     /// Its id.
@@ -240,7 +243,10 @@ impl Driven {
         let decision = self.run.decide(command, self.now).unwrap_or_else(|refusal| {
             unreachable!("the test drives {command:?} and the run refuses: {refusal}")
         });
-        for event in decision.events.clone() {
+        for mut event in decision.events.clone() {
+            if let RunEvent::Claimed { process, .. } = &mut event {
+                *process = self.process;
+            }
             let event = SequencedEvent { sequence: self.run.version() + 1, at: self.now, event };
             self.run.apply(&event).expect("what was decided can be applied");
             self.fresh.push(event);
@@ -248,11 +254,12 @@ impl Driven {
         decision
     }
 
-    /// Claims a task for thirty seconds.
+    /// Claims a task. The claim's own lease lasts for thirty seconds.
     pub fn claim(&mut self, task: TaskRef, ids: &SeededIds) -> ClaimId {
         let id = ids.claim_id();
         let lease_until = self.now.after(LEASE);
-        let claim = Claim { id, executor: "test".to_owned(), lease_until, reserve: self.reserve };
+        let process = self.process.unwrap_or(ProcessId::new(Uuid::nil()));
+        let claim = Claim { id, executor: "test".to_owned(), process, lease_until, reserve: self.reserve };
         self.drive(&Command::Claim { task, claim });
         self.last_claim = id;
         id

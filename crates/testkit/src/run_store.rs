@@ -59,9 +59,11 @@ macro_rules! run_store_suite {
             the_list_is_newest_first_and_comes_in_pages
             the_list_has_state_sums_and_end
             the_list_says_what_an_answer_lacks
-            a_lease_is_extended_for_the_holding_claim_only
-            an_extended_lease_does_not_expire_before_its_new_time
-            an_extended_lease_survives_other_commits
+            a_claim_holds_as_long_as_the_lease_of_its_process
+            claims_of_a_process_without_a_lease_are_due_at_once
+            a_claim_without_a_process_has_its_own_lease
+            a_claim_is_held_until_its_task_is_released
+            a_claim_keeps_its_process_through_other_commits
             an_early_step_keeps_its_claim_if_the_plan_contains_it
             a_ready_task_is_due_after_its_grace
             a_retry_is_due_after_its_time

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{ClaimId, RunId, TenantId};
-use podium_domain::run::{Run, SequencedEvent, TaskRef, TaskState};
+use podium_domain::ids::{ProcessId, RunId, TenantId};
+use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError,
 };
 
+use crate::process_leases::ProcessLeases;
 use crate::task_rows::TaskRows;
 
 /// How a write fails.
@@ -26,14 +27,13 @@ enum Failure {
 struct Row {
     run: Run,
     events: Vec<SequencedEvent>,
-    /// Extended leases by the claim that holds the task.
-    leases: BTreeMap<ClaimId, Timestamp>,
 }
 
 #[derive(Debug, Default)]
 struct Rows {
     runs: BTreeMap<RunId, Row>,
     tasks: TaskRows,
+    leases: ProcessLeases,
     failures: Vec<Failure>,
 }
 
@@ -98,7 +98,7 @@ fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
         return Created::Existing(row.run.id());
     }
     let (run, events) = ((*commit.after).clone(), commit.events.clone());
-    rows.runs.insert(id, Row { run, events, leases: BTreeMap::new() });
+    rows.runs.insert(id, Row { run, events });
     rows.tasks.written(commit, grace);
     Created::New
 }
@@ -137,17 +137,22 @@ impl RunStore for TestStore {
         self.write(|rows, grace| commits.iter().map(|commit| append(rows, commit, grace)).collect())
     }
 
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-        let mut rows = self.lock();
-        let extended = holds.iter().map(|hold| {
-            let Some(row) = rows.runs.get_mut(&hold.run) else { return false };
-            let is_held = row.run.task(hold.task).is_some_and(|task| task.is_held_by(hold.claim));
-            if is_held {
-                row.leases.insert(hold.claim, until);
-            }
-            is_held
-        });
-        Ok(extended.collect())
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().leases.extend(process, now, span))
+    }
+
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+        let rows = self.lock();
+        let is_held = |hold: &Hold| {
+            let task = rows.runs.get(&hold.run).and_then(|row| row.run.task(hold.task));
+            task.is_some_and(|task| task.is_held_by(hold.claim))
+        };
+        Ok(holds.iter().map(is_held).collect())
     }
 
     async fn due_except(
@@ -170,9 +175,9 @@ impl RunStore for TestStore {
                 due.overdue.push(run);
             }
             for (task, found) in row.run.tasks() {
-                let TaskState::Running { claim, lease_until } = found.state else { continue };
-                let until = row.leases.get(&claim).map_or(lease_until, |extended| lease_until.max(*extended));
-                if now >= until && due.expired.len() < limit {
+                if let Some(claim) = rows.leases.expired(&found.state, now)
+                    && due.expired.len() < limit
+                {
                     due.expired.push(Hold { run, task, claim });
                 }
             }

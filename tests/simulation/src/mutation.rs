@@ -12,8 +12,6 @@ pub enum Mutation {
     LyingCommit,
     /// The store returns nothing to a sweeper.
     BlindSweep,
-    /// The store keeps the leases of ended claims.
-    KeepLeases,
     /// The store changes a stored output.
     ChangeOutput,
     /// The store returns a run with another output than was written.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use podium_domain::budget::Shortage;
 use podium_domain::ids::{ClaimId, RunId, TenantId};
-use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef, TaskState};
+use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Again, Commit, Conflict, Created, Due, Hold, RunSummary, RunSums, Turn, Unwritten,
 };
-use podium_testkit::TaskRows;
+use podium_testkit::{ProcessLeases, TaskRows};
 
 use crate::budgets::BudgetState;
 use crate::mutation::Mutation;
@@ -26,14 +26,13 @@ pub(crate) struct Row {
     pub(crate) events: Vec<SequencedEvent>,
     /// The sums that are stored as columns, for lists.
     sums: RunSums,
-    /// Extended leases, by claim.
-    pub(crate) leases: BTreeMap<ClaimId, Timestamp>,
 }
 
 /// The state of the store. Nothing here waits or fails.
 pub(crate) struct StoreState {
     pub(crate) rows: BTreeMap<RunId, Row>,
     tasks: TaskRows,
+    leases: ProcessLeases,
     by_request: BTreeMap<(TenantId, String), RunId>,
     pub(crate) budgets: BudgetState,
     /// The holder of each lane's dispatching lease, and its end.
@@ -46,8 +45,9 @@ pub(crate) struct StoreState {
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
         let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
-        let (budgets, dispatchers, sweeper) = (BudgetState::default(), BTreeMap::new(), None);
-        Self { rows, tasks, by_request, budgets, dispatchers, sweeper, dispatch_grace, mutation }
+        let (leases, budgets) = (ProcessLeases::default(), BudgetState::default());
+        let (dispatchers, sweeper) = (BTreeMap::new(), None);
+        Self { rows, tasks, leases, by_request, budgets, dispatchers, sweeper, dispatch_grace, mutation }
     }
 
     /// The result of creating a run that exists.
@@ -115,9 +115,8 @@ impl StoreState {
         if let Some(request) = self.request_of(after) {
             self.by_request.insert(request, id);
         }
-        let (run, events, sums, leases) =
-            ((**after).clone(), events.clone(), RunSums::of(after), BTreeMap::new());
-        self.rows.insert(id, Row { run, events, sums, leases });
+        let (run, events, sums) = ((**after).clone(), events.clone(), RunSums::of(after));
+        self.rows.insert(id, Row { run, events, sums });
         self.tasks.written(commit, self.dispatch_grace);
         Created::New
     }
@@ -139,10 +138,6 @@ impl StoreState {
         if self.mutation != Some(Mutation::StaleCost) {
             row.sums = RunSums::of(&row.run);
         }
-        if self.mutation != Some(Mutation::KeepLeases) {
-            let held = row.run.tasks().filter_map(|(_, task)| holder(&task.state)).collect::<Vec<_>>();
-            row.leases.retain(|claim, _| held.contains(claim));
-        }
         if self.mutation == Some(Mutation::ChangeOutput) {
             change_output(&mut row.events);
         }
@@ -159,14 +154,9 @@ impl StoreState {
         Some(row.run.clone())
     }
 
-    fn extend(&mut self, hold: &Hold, until: Timestamp) -> bool {
-        let Some(row) = self.rows.get_mut(&hold.run) else { return false };
-        let is_held = row.run.task(hold.task).is_some_and(|task| task.is_held_by(hold.claim));
-        if is_held {
-            let lease = row.leases.entry(hold.claim).or_insert(until);
-            *lease = until.max(*lease);
-        }
-        is_held
+    fn is_held(&self, hold: &Hold) -> bool {
+        let task = self.rows.get(&hold.run).and_then(|row| row.run.task(hold.task));
+        task.is_some_and(|task| task.is_held_by(hold.claim))
     }
 
     fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32, except: &[RunId]) -> Due {
@@ -181,9 +171,9 @@ impl StoreState {
                 due.overdue.push(*id);
             }
             for (task, found) in row.run.tasks() {
-                let TaskState::Running { claim, lease_until } = found.state else { continue };
-                let until = row.leases.get(&claim).map_or(lease_until, |until| lease_until.max(*until));
-                if now >= until && due.expired.len() < limit {
+                if let Some(claim) = self.leases.expired(&found.state, now)
+                    && due.expired.len() < limit
+                {
                     due.expired.push(Hold { run: *id, task, claim });
                 }
             }
@@ -262,13 +252,6 @@ impl Row {
     }
 }
 
-fn holder(state: &TaskState) -> Option<ClaimId> {
-    match state {
-        TaskState::Running { claim, .. } => Some(*claim),
-        _ => None,
-    }
-}
-
 fn change_output(events: &mut [SequencedEvent]) {
     let outputs = events.iter_mut().filter_map(|event| match &mut event.event {
         RunEvent::StepDone { output, .. } => Some(output),
@@ -284,6 +267,7 @@ mod tests {
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
     use async_trait::async_trait;
+    use podium_domain::ids::ProcessId;
     use podium_ports::store::{RunStore, StoreError};
     use podium_testkit::run_store::StoreFixture;
 
@@ -313,8 +297,17 @@ mod tests {
             Ok(commits.iter().map(|commit| self.lock().append(commit)).collect())
         }
 
-        async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-            Ok(holds.iter().map(|hold| self.lock().extend(hold, until)).collect())
+        async fn extend_lease(
+            &self,
+            process: ProcessId,
+            now: Timestamp,
+            span: Duration,
+        ) -> Result<bool, StoreError> {
+            Ok(self.lock().leases.extend(process, now, span))
+        }
+
+        async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+            Ok(holds.iter().map(|hold| self.lock().is_held(hold)).collect())
         }
 
         async fn due_except(

@@ -6,7 +6,7 @@ use super::event::RunEvent;
 use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
 use super::{Round, Run, RunState, SequencedEvent, StepRun};
 use crate::budget::Charge;
-use crate::ids::ClaimId;
+use crate::ids::{ClaimId, ProcessId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
 use crate::time::Timestamp;
@@ -34,7 +34,7 @@ impl IllegalEvent {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaskEvent {
     Readied { not_before: Timestamp },
-    Claimed { claim: ClaimId, lease_until: Timestamp },
+    Claimed { claim: ClaimId, process: Option<ProcessId>, lease_until: Timestamp },
     Completed,
     Released { claim: ClaimId, not_before: Timestamp },
     Failed,
@@ -47,8 +47,8 @@ impl TaskState {
         use TaskEvent as E;
         match (self, event) {
             (Self::Waiting, E::Readied { not_before }) => Some(Self::Ready { not_before }),
-            (Self::Ready { .. }, E::Claimed { claim, lease_until }) => {
-                Some(Self::Running { claim, lease_until })
+            (Self::Ready { .. }, E::Claimed { claim, process, lease_until }) => {
+                Some(Self::Running { claim, process, lease_until })
             }
             (Self::Ready { .. } | Self::Running { .. }, E::Completed) => Some(Self::Done),
             (Self::Running { claim: holder, .. }, E::Released { claim, not_before }) if *holder == claim => {
@@ -262,11 +262,13 @@ impl Run {
     }
 
     fn fold_claimed(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        let RunEvent::Claimed { task, claim, executor, worker, lease_until, reserved } = event else {
+        let RunEvent::Claimed { task, claim, executor, process, worker, lease_until, reserved } = event
+        else {
             return Err("not a claim".to_owned());
         };
         let task = self.task_mut(*task)?;
-        step_to(task, TaskEvent::Claimed { claim: *claim, lease_until: *lease_until })?;
+        let claimed = TaskEvent::Claimed { claim: *claim, process: *process, lease_until: *lease_until };
+        step_to(task, claimed)?;
         task.attempts.push(Attempt {
             claim: *claim,
             executor: executor.clone(),

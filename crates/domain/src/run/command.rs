@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{RunEvent, StepRef, TaskRef};
-use crate::ids::{ClaimId, WorkerId};
+use crate::ids::{ClaimId, ProcessId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
 use crate::time::Timestamp;
@@ -14,9 +14,11 @@ use crate::usage::{Spent, Usage};
 pub struct Claim {
     /// A random id; a repeated id means the same claim.
     pub id: ClaimId,
-    /// The process that claims.
+    /// The name of the process that claims.
     pub executor: String,
-    /// The end of the lease, unless extended.
+    /// The process that claims. The claim holds for as long as the lease of this process.
+    pub process: ProcessId,
+    /// When processes of earlier versions release the claim: they do not know the leases of processes.
     pub lease_until: Timestamp,
     /// The most that the attempt may cost.
     pub reserve: Cost,

@@ -98,6 +98,7 @@ impl Run {
             task,
             claim: claim.id,
             executor: claim.executor.clone(),
+            process: Some(claim.process),
             worker: self.worker_of(task).cloned(),
             lease_until: claim.lease_until,
             reserved: claim.reserve,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
-use crate::ids::{ClaimId, StepIndex, WorkerId};
+use crate::ids::{ClaimId, ProcessId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
 use crate::time::Timestamp;
@@ -133,11 +133,14 @@ pub enum RunEvent {
         task: TaskRef,
         /// The new claim.
         claim: ClaimId,
-        /// The process that holds it.
+        /// The name of the process that holds it.
         executor: String,
+        /// The process whose lease the claim depends on; `None` if a process of an earlier version made the claim.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<ProcessId>,
         /// The worker that will be called; `None` for planning.
         worker: Option<WorkerId>,
-        /// The end of the lease, unless extended.
+        /// The end of the claim's own lease, unless extended. It counts for processes of earlier versions, and without `process`.
         lease_until: Timestamp,
         /// The most that the attempt is expected to cost.
         reserved: Cost,

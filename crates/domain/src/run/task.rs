@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ClaimId, StepIndex, WorkerId};
+use crate::ids::{ClaimId, ProcessId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::run::Saved;
 use crate::time::Timestamp;
@@ -84,7 +84,9 @@ pub enum TaskState {
     Running {
         /// The claim of the holder.
         claim: ClaimId,
-        /// The end of the lease, unless extended.
+        /// The process whose lease the claim depends on; `None` if a process of an earlier version made the claim.
+        process: Option<ProcessId>,
+        /// The end of the claim's own lease, unless extended. It counts for processes of earlier versions, and without `process`.
         lease_until: Timestamp,
     },
     /// It has its result.

@@ -13,7 +13,7 @@ mod walk;
 
 use super::*;
 use crate::answer::AnswerForm;
-use crate::ids::{ClaimId, TenantId};
+use crate::ids::{ClaimId, ProcessId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
 use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
@@ -23,6 +23,7 @@ use crate::usage::Spent;
 use walk::{Written, check_is_idempotent, folded, key, walk};
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_000);
+const PROCESS: ProcessId = ProcessId::new(Uuid::nil());
 
 fn pool() -> Pool {
     Pool::parse(
@@ -138,6 +139,7 @@ fn claimed(task: TaskRef, number: u32) -> Command {
         claim: Claim {
             id: claim,
             executor: "e".to_owned(),
+            process: PROCESS,
             lease_until: NOW,
             reserve: Cost::from_nano_usd(5),
         },
@@ -364,7 +366,8 @@ fn the_cost_of_a_stored_second_call_is_added_to_its_attempt() {
     let policy = Policy { attempts_max: 2, ..Policy::new(Tier::Mini, Effort::Medium) };
     let wish = |number| {
         let (id, executor) = (claim_id(step(0), number), "e".to_owned());
-        let claim = Claim { id, executor, lease_until: NOW, reserve: Cost::from_nano_usd(140) };
+        let reserve = Cost::from_nano_usd(140);
+        let claim = Claim { id, executor, process: PROCESS, lease_until: NOW, reserve };
         Command::Claim { task: step(0), claim }
     };
     let run = drive(planned("[[]]", policy), &[wish(1)]);

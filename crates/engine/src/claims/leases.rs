@@ -1,34 +1,45 @@
-//! The claims that this process holds: their leases are extended together, and whoever loses one is told to stop.
+//! The claims that this process holds, and the one lease that they all depend on.
+//!
+//! A process extends its lease only while it holds claims. A claim that stops holding its task is noticed by the stop signals of
+//! other processes. Signals may be lost, so each heartbeat also checks some of the claims in the store.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use podium_domain::ids::RunId;
+use podium_domain::ids::{ProcessId, RunId};
 use podium_domain::run::TaskRef;
-use podium_ports::store::Hold;
+use podium_domain::time::Timestamp;
+use podium_ports::store::{Hold, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::options::Parts;
 
-/// Heartbeats in the time of a lease.
+/// Heartbeats in the time of a lease. Three in a row may fail before the lease expires.
 const HEARTBEATS: u32 = 4;
-
+/// Most claims that are checked in one statement, and by one heartbeat.
+const CHECKED_MAX: usize = 256;
 /// Pause before this process tries again to hear of stops.
 const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The register of claims. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Holds {
-    /// Ordered, so that the store is asked in one order and a simulation can be repeated.
+    process: ProcessId,
+    /// Ordered, so that claims are checked one page after the other, and a simulation can be repeated.
     held: Arc<Mutex<BTreeMap<Hold, Registered>>>,
+    /// The end of the process' lease, as far as this process knows.
+    leased_until: Arc<Mutex<Timestamp>>,
+    /// Locked by the claim that extends the lease for all others that wait for it.
+    extending: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Registered {
     lost: CancellationToken,
-    /// Whether the store knows the claim. One that is not committed yet has no lease to extend.
+    /// Whether the store knows the claim.
     is_committed: bool,
 }
 
@@ -45,7 +56,7 @@ impl Held {
         self.lost.cancelled().await;
     }
 
-    /// The claim is in the store: from now on its lease is extended.
+    /// Notes that the claim is in the store: from now on it is checked.
     pub(crate) fn committed(&self) {
         if let Some(registered) = self.holds.lock().get_mut(&self.hold) {
             registered.is_committed = true;
@@ -64,12 +75,21 @@ impl Drop for Held {
     }
 }
 
-/// How often a lease is extended.
-fn heartbeat_every(lease: Duration) -> Duration {
-    lease / HEARTBEATS
-}
-
 impl Holds {
+    pub(crate) fn new(process: ProcessId) -> Self {
+        Self {
+            process,
+            held: Arc::default(),
+            leased_until: Arc::new(Mutex::new(Timestamp::default())),
+            extending: Arc::default(),
+        }
+    }
+
+    /// The process that holds these claims.
+    pub(crate) fn process(&self) -> ProcessId {
+        self.process
+    }
+
     /// Registers a claim that is about to be committed, so that a run that ends right after the commit finds it.
     pub(crate) fn register(&self, hold: Hold) -> Held {
         let lost = CancellationToken::new();
@@ -77,7 +97,7 @@ impl Holds {
         Held { hold, lost, holds: self.clone() }
     }
 
-    /// Tells everybody who works on `run` to stop.
+    /// Cancels all work on `run`.
     pub(crate) fn release_run(&self, run: RunId) {
         self.lock()
             .iter()
@@ -85,7 +105,7 @@ impl Holds {
             .for_each(|(_, registered)| registered.lost.cancel());
     }
 
-    /// Tells whoever works on the task to stop.
+    /// Cancels the work on a task.
     pub(crate) fn release_task(&self, run: RunId, task: TaskRef) {
         self.lock()
             .iter()
@@ -93,26 +113,59 @@ impl Holds {
             .for_each(|(_, registered)| registered.lost.cancel());
     }
 
-    /// Extends all leases, every quarter of a lease, until stopped. Three in a row may fail before a lease runs out.
+    /// Extends the lease if it ends before the next heartbeats would extend it. Without a lease, a sweeper would release a new claim
+    /// at once. Called for a registered claim before its commit; from then on, heartbeats extend the lease.
+    pub(crate) async fn ensure_lease(&self, parts: &Parts, lease: Duration) -> Result<(), StoreError> {
+        if self.is_leased_at(parts.clock.now().after(lease / 2)) {
+            return Ok(());
+        }
+        let _extending = self.extending.lock().await;
+        if self.is_leased_at(parts.clock.now().after(lease / 2)) {
+            return Ok(());
+        }
+        self.extend(parts, lease).await
+    }
+
+    fn is_leased_at(&self, at: Timestamp) -> bool {
+        at < *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While there are claims, extends the lease and checks some of the claims, every quarter of a lease, until stopped.
     pub(crate) async fn beat(self, parts: Parts, lease: Duration, stop: CancellationToken) {
+        let mut checked = None;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = parts.clock.sleep(heartbeat_every(lease)) => self.extend_all(&parts, lease).await,
+                () = parts.clock.sleep(lease / HEARTBEATS) => {}
             }
+            if self.lock().is_empty() {
+                continue;
+            }
+            if let Err(error) = self.extend(&parts, lease).await {
+                // Nothing is known: the calls go on, since the first finished result wins whatever its claim.
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the lease of this process could not be extended"
+                );
+                continue;
+            }
+            let page = self.committed_after(checked);
+            self.check(&parts, &page).await;
+            checked = page.last().copied();
         }
     }
 
-    /// Asks the store at once for the claims of each run of which another process says that they may not hold any more, until
-    /// stopped. So a call that nobody needs any more is aborted without waiting for the next heartbeat.
-    pub(crate) async fn listen(self, parts: Parts, lease: Duration, stop: CancellationToken) {
+    /// Checks at once the claims of each run that other processes stop, until stopped. So a call that is not needed any more is
+    /// aborted without waiting for a heartbeat.
+    pub(crate) async fn listen(self, parts: Parts, stop: CancellationToken) {
         let listening = async {
             loop {
                 match parts.live.stops().await {
                     Ok(mut stops) => {
                         while let Some(run) = stops.next().await {
-                            self.extend(&parts, lease, |hold| hold.run == run).await;
+                            let holds = self.committed(|hold| hold.run == run);
+                            self.check(&parts, &holds).await;
                         }
                     }
                     Err(error) => debug!(error = &error as &dyn std::error::Error, "cannot hear of stops"),
@@ -123,33 +176,51 @@ impl Holds {
         stop.run_until_cancelled(listening).await;
     }
 
-    async fn extend_all(&self, parts: &Parts, lease: Duration) {
-        self.extend(parts, lease, |_| true).await;
+    /// Extends the lease. If it had expired, sweepers may have released any of the claims: then all of them are checked.
+    async fn extend(&self, parts: &Parts, lease: Duration) -> Result<(), StoreError> {
+        let now = parts.clock.now();
+        let was_held = parts.store.extend_lease(self.process, now, lease).await?;
+        *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = now.after(lease);
+        if !was_held {
+            for page in self.committed(|_| true).chunks(CHECKED_MAX) {
+                self.check(parts, page).await;
+            }
+        }
+        Ok(())
     }
 
-    async fn extend(&self, parts: &Parts, lease: Duration, wanted: impl Fn(&Hold) -> bool) {
-        let holds: Vec<_> = {
-            let held = self.lock();
-            let committed = held.iter().filter(|(hold, known)| known.is_committed && wanted(hold));
-            committed.map(|(hold, _)| *hold).collect()
-        };
+    /// Cancels the work on those of `holds` that hold their tasks no longer.
+    async fn check(&self, parts: &Parts, holds: &[Hold]) {
         if holds.is_empty() {
             return;
         }
-        let now = parts.clock.now();
-        let extended = parts.store.extend_leases(&holds, now.after(lease)).await;
-        match extended {
-            Ok(extended) => {
-                for (hold, _) in holds.iter().zip(extended).filter(|(_, extended)| !extended) {
+        match parts.store.held(holds).await {
+            Ok(held) => {
+                for (hold, _) in holds.iter().zip(held).filter(|(_, is_held)| !is_held) {
                     if let Some(registered) = self.lock().get(hold) {
-                        info!(run = %hold.run, task = %hold.task, "the lease is lost");
+                        info!(run = %hold.run, task = %hold.task, "the claim does not hold its task any more");
                         registered.lost.cancel();
                     }
                 }
             }
-            // Nothing is known: the calls go on, since the first finished result wins whatever its claim.
-            Err(error) => warn!(error = &error as &dyn std::error::Error, "leases could not be extended"),
+            Err(error) => warn!(error = &error as &dyn std::error::Error, "claims could not be checked"),
         }
+    }
+
+    fn committed(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Hold> {
+        let held = self.lock();
+        held.iter()
+            .filter(|(hold, known)| known.is_committed && wanted(hold))
+            .map(|(hold, _)| *hold)
+            .collect()
+    }
+
+    /// The next claims to check, in their order; after the last one it begins anew.
+    fn committed_after(&self, checked: Option<Hold>) -> Vec<Hold> {
+        let held = self.lock();
+        let after = checked.map_or(Bound::Unbounded, Bound::Excluded);
+        let committed = held.range((after, Bound::Unbounded)).filter(|(_, known)| known.is_committed);
+        committed.take(CHECKED_MAX).map(|(hold, _)| *hold).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Hold, Registered>> {

@@ -224,6 +224,7 @@ mod tests {
         let claim = podium_domain::run::Claim {
             id: ids.claim_id(),
             executor: "e".to_owned(),
+            process: ids.process_id(),
             lease_until: TestClock::START,
             reserve: podium_domain::money::Cost::ZERO,
         };

@@ -228,6 +228,7 @@ impl Engine {
         let claim = Claim {
             id,
             executor: self.options().executor.clone(),
+            process: self.holds().process(),
             lease_until: now.after(self.options().lease),
             reserve: Cost::ZERO,
         };

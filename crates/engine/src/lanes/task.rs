@@ -281,6 +281,9 @@ impl Engine {
         reserve: Cost,
     ) -> Result<Claimed, Settle> {
         let wish = self.wish(run, message.task, reserve);
+        if let Err(error) = self.holds().ensure_lease(self.parts(), self.options().lease).await {
+            return Err(self.settle_unclaimed(run, &CommandError::Store(Arc::new(error))));
+        }
         let (command, then) = match first {
             Some(first) => (Arc::new(first), Some(wish.command())),
             None => (Arc::new(wish.command()), None),
@@ -334,7 +337,8 @@ impl Engine {
         let claim = Claim {
             id,
             executor: self.options().executor.clone(),
-            lease_until: self.now().after(self.options().lease),
+            process: self.holds().process(),
+            lease_until: self.now().after(self.longest_call().max(self.options().plan_time_max)),
             reserve,
         };
         Wish { task, claim, held: self.holds().register(Hold { run, task, claim: id }) }

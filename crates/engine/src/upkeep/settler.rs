@@ -1,7 +1,5 @@
 //! The settler: releases what ended runs still reserve of budgets for calls whose executor never reported.
 
-use std::time::Duration;
-
 use podium_domain::run::Command;
 use podium_ports::store::StoreError;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +44,7 @@ impl Settler {
     /// Goes through all of them, page by page: a run that cannot be read holds up no other.
     async fn settle(&self) -> Result<(), StoreError> {
         self.engine.clock_is_right().await;
-        let ended_by = self.engine.now().before(self.longest_call());
+        let ended_by = self.engine.now().before(self.engine.longest_call());
         let (mut after, mut released) = (None, 0_usize);
         loop {
             let runs = self.engine.parts().store.unsettled(ended_by, after, RUNS_MAX).await?;
@@ -68,11 +66,5 @@ impl Settler {
             info!(runs = released, "released reservations of calls whose executor never reported");
         }
         Ok(())
-    }
-
-    /// How long after a run's end none of its calls can be under way.
-    fn longest_call(&self) -> Duration {
-        let longest = self.engine.pool().workers().iter().map(|worker| worker.limits.call_ms_max).max();
-        Duration::from_millis(longest.unwrap_or_default()) + self.engine.options().report_margin
     }
 }

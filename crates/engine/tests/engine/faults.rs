@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{ClaimId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
@@ -50,8 +50,12 @@ pub(crate) struct StoreFaults {
     pub(crate) contended: Mutex<Option<RunId>>,
     /// Nothing is written, and what is there is read: the store's disk is full.
     pub(crate) writes_fail: AtomicBool,
-    /// Leases are not extended, and nobody is told.
+    /// The lease is not extended, and the process does not notice.
     pub(crate) deaf: AtomicBool,
+    /// Times that the lease was extended.
+    pub(crate) extensions: AtomicUsize,
+    /// The number of claims in each check.
+    pub(crate) checked: Mutex<Vec<usize>>,
     /// A run whose commits wait.
     pub(crate) held: Mutex<Option<Held>>,
     /// A run that cannot be read.
@@ -161,15 +165,29 @@ impl RunStore for FaultyStore {
         outcome
     }
 
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
-        self.faults.may_panic("extend_leases");
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError> {
+        self.faults.extensions.fetch_add(1, Ordering::SeqCst);
         if self.faults.writes_fail.load(Ordering::SeqCst) {
             return Err(unavailable());
         }
         if self.faults.deaf.load(Ordering::SeqCst) {
+            return Ok(true);
+        }
+        self.store.extend_lease(process, now, span).await
+    }
+
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+        self.faults.may_panic("held");
+        self.faults.checked.lock().unwrap().push(holds.len());
+        if self.faults.deaf.load(Ordering::SeqCst) {
             return Ok(vec![true; holds.len()]);
         }
-        self.store.extend_leases(holds, until).await
+        self.store.held(holds).await
     }
 
     async fn due_except(

@@ -32,6 +32,8 @@ mod guarded;
 #[cfg(test)]
 mod house;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod messages;

@@ -19,7 +19,7 @@ const CALLS: [(&str, &str, Roles); 7] = [
     ("create", "creation", Roles::NONE),
     // Without commands, which load as well.
     ("load", "load", Roles::NONE),
-    ("extend_leases", "heartbeat", Roles::ALL),
+    ("held", "heartbeat", Roles::ALL),
     ("unsettled", "settlement", Roles::NONE),
     ("remove_ended", "removal", Roles::NONE),
 ];

@@ -1,8 +1,8 @@
-//! Extending leases.
+//! The leases of processes, and the claims that depend on them.
 
 use std::time::Duration;
 
-use podium_domain::ids::StepIndex;
+use podium_domain::ids::{ProcessId, StepIndex};
 use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::time::Timestamp;
@@ -16,72 +16,112 @@ use crate::ids::SeededIds;
 
 const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+/// A store with its own clock takes its own time instead.
+const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 
-/// A planned run whose first step is claimed, and the claim.
-async fn a_held_step(store: &StoreFixture, ids: &SeededIds) -> (Driven, Hold) {
+/// A planned run whose first step is claimed by `process`, and the claim.
+async fn a_held_step(store: &StoreFixture, ids: &SeededIds, process: Option<ProcessId>) -> (Driven, Hold) {
     let mut run = Driven::accepted(ids);
     store.must_create(run.commit()).await;
     run.plan(a_plan(), ids);
+    run.process = process;
     let claim = run.claim(FIRST, ids);
     store.must_commit(run.commit()).await;
     let hold = Hold { run: run.id(), task: FIRST, claim };
     (run, hold)
 }
 
-fn just_before(time: Timestamp) -> Timestamp {
-    Timestamp::from_unix_ms(time.unix_ms() - 1)
+async fn extend(store: &StoreFixture, process: ProcessId, now: Timestamp, span: Duration) -> bool {
+    store.first.extend_lease(process, now, span).await.unwrap()
 }
 
 async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<Hold> {
-    store.first.due(at, at, 10).await.unwrap().expired
+    store.second.due(at, at, 10).await.unwrap().expired
 }
 
-pub(crate) async fn a_lease_is_extended_for_the_holding_claim_only(store: &StoreFixture) {
+pub(crate) async fn a_claim_holds_as_long_as_the_lease_of_its_process(store: &StoreFixture) {
     let ids = SeededIds::new(1);
-    let (mut run, hold) = a_held_step(store, &ids).await;
+    let process = ids.process_id();
+    let now = Driven::accepted(&ids).now;
+    assert!(!extend(store, process, now, HOUR).await, "it had no lease before");
+    let (run, hold) = a_held_step(store, &ids, Some(process)).await;
     let version = run.run.version();
-    let until = run.now.after(MINUTE);
-    let strangers = Hold { claim: ids.claim_id(), ..hold };
-    assert_eq!(store.first.extend_leases(&[strangers], until).await.unwrap(), [false]);
-    assert_eq!(expired(store, just_before(until)).await, [hold], "another claim extends nothing");
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, [], "the claim's own lease does not count");
+    assert!(extend(store, process, run.now, HOUR).await, "it had a lease until now");
+    assert!(extend(store, process, run.now, Duration::ZERO).await);
+    assert_eq!(expired(store, END_OF_TIME).await, [hold]);
+    assert!(!extend(store, process, run.now, HOUR).await, "its lease expired before");
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, [], "nobody released the claim meanwhile");
+    assert_eq!(store.events(run.id()).await.len() as u64, version, "no event is written");
+}
+
+pub(crate) async fn claims_of_a_process_without_a_lease_are_due_at_once(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let [living, unknown, other] = [(); 3].map(|()| ids.process_id());
+    let (run, _) = a_held_step(store, &ids, Some(living)).await;
+    extend(store, living, run.now, HOUR).await;
+    let mut lost = Vec::new();
+    for process in [unknown, other, unknown] {
+        lost.push(a_held_step(store, &ids, Some(process)).await.1);
+        a_held_step(store, &ids, Some(living)).await;
+    }
+    let mut due = expired(store, run.now).await;
+    due.sort_unstable();
+    lost.sort_unstable();
+    assert_eq!(due, lost);
+    let due = store.first.due(run.now, run.now, 2).await.unwrap();
+    assert_eq!(due.expired.len(), 2, "the limit counts over all processes");
+    let except = [lost[0].run, lost[2].run];
+    let due = store.first.due_except(run.now, run.now, 2, &except).await.unwrap();
+    assert_eq!(due.expired, [lost[1]]);
+}
+
+/// Processes of earlier versions extend the lease of each claim.
+pub(crate) async fn a_claim_without_a_process_has_its_own_lease(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (mut run, hold) = a_held_step(store, &ids, Some(ids.process_id())).await;
+    assert_eq!(expired(store, run.now).await, [hold]);
+    run.drive(&Command::ExpireLease { task: FIRST, claim: hold.claim });
+    store.must_commit(run.commit()).await;
+    run.process = None;
+    let hold = Hold { claim: run.claim(FIRST, &ids), ..hold };
+    store.must_commit(run.commit()).await;
+    assert_eq!(expired(store, run.now).await, [], "the process before it does not count");
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, [hold]);
+}
+
+pub(crate) async fn a_claim_is_held_until_its_task_is_released(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let (mut run, hold) = a_held_step(store, &ids, Some(ids.process_id())).await;
     let asked = [
-        strangers,
+        Hold { claim: ids.claim_id(), ..hold },
         hold,
         Hold { task: TaskRef::Plan { round: 0 }, ..hold },
         Hold { task: TaskRef::Plan { round: 7 }, ..hold },
         Hold { run: ids.run_id(run.now), ..hold },
     ];
-    let extended = store.first.extend_leases(&asked, until).await.unwrap();
-    assert_eq!(extended, [false, true, false, false, false]);
-    assert_eq!(store.events(run.id()).await.len() as u64, version, "no event is written");
-
+    let held = store.second.held(&asked).await.unwrap();
+    assert_eq!(held, [false, true, false, false, false]);
+    assert_eq!(store.second.held(&[]).await.unwrap(), Vec::<bool>::new());
     run.fail(FIRST, hold.claim, Some(run.now));
     store.must_commit(run.commit()).await;
-    assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [false]);
+    assert_eq!(store.second.held(&[hold]).await.unwrap(), [false]);
 }
 
-pub(crate) async fn an_extended_lease_does_not_expire_before_its_new_time(store: &StoreFixture) {
+pub(crate) async fn a_claim_keeps_its_process_through_other_commits(store: &StoreFixture) {
     let ids = SeededIds::new(1);
-    let (run, hold) = a_held_step(store, &ids).await;
-    let until = run.now.after(2 * MINUTE);
-    assert_eq!(store.second.extend_leases(&[hold], until).await.unwrap(), [true]);
-    assert_eq!(expired(store, run.now.after(MINUTE)).await, []);
-    assert_eq!(expired(store, until).await, [hold]);
-}
-
-/// The extension is not an event, so no commit of the run knows of it.
-pub(crate) async fn an_extended_lease_survives_other_commits(store: &StoreFixture) {
-    let ids = SeededIds::new(1);
-    let (mut run, hold) = a_held_step(store, &ids).await;
-    let until = run.now.after(2 * MINUTE);
-    assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
+    let process = ids.process_id();
+    let (mut run, hold) = a_held_step(store, &ids, Some(process)).await;
+    run.process = None;
     run.step(1, "the other step's", &ids);
     store.must_commit(run.commit()).await;
+    assert_eq!(expired(store, run.now).await, [hold]);
+    extend(store, process, run.now, HOUR).await;
     assert_eq!(expired(store, run.now.after(MINUTE)).await, []);
-    assert_eq!(expired(store, until).await, [hold]);
 }
 
-/// The step keeps its lease if the plan contains it, and loses it otherwise.
+/// The step keeps its claim if the plan contains it, and loses it otherwise.
 pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     for subtask in ["Draft it.", "Something else."] {
@@ -91,19 +131,20 @@ pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store:
         let head = head_of(&[("quick", subtask, &[])]);
         run.drive(&Command::BeginSteps { round, claim: planning, head });
         store.must_commit(run.commit()).await;
+        run.process = Some(ids.process_id());
         let claim = run.claim(FIRST, &ids);
         store.must_commit(run.commit()).await;
         let hold = Hold { run: run.id(), task: FIRST, claim };
-        let until = run.now.after(2 * MINUTE);
-        assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [true]);
+        assert_eq!(store.first.held(&[hold]).await.unwrap(), [true]);
         let (result, spent, reserve) = (PlanResult::Plan(a_planned(a_plan())), Spent::NONE, Cost::ZERO);
         run.drive(&Command::CompletePlan { round, claim: planning, result, spent, reserve });
         store.must_commit(run.commit()).await;
         let is_kept = run.run.rounds()[0].superseded == 0;
         assert_eq!(is_kept, subtask == "Draft it.");
-        assert_eq!(store.first.extend_leases(&[hold], until).await.unwrap(), [is_kept]);
+        assert_eq!(store.first.held(&[hold]).await.unwrap(), [is_kept]);
         assert_eq!(store.load(run.id()).await, Some(run.run.clone()));
-        let due = store.first.due(until, until, 10).await.unwrap();
+        let at = run.now.after(MINUTE);
+        let due = store.first.due(at, at, 10).await.unwrap();
         assert_eq!(due.expired, if is_kept { vec![hold] } else { vec![] });
         let open = run.run.rounds()[0].steps.iter().filter(|step| step.task.state.as_str() == "ready");
         assert_eq!(due.ready.len(), open.count());

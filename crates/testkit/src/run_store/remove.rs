@@ -67,7 +67,7 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
     assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), [active.id(), other.id()]);
     let task = TaskRef::Step { round: 0, step: STEP };
     let hold = Hold { run: old.id(), task, claim };
-    assert_eq!(store.first.extend_leases(&[hold], END_OF_TIME).await.unwrap(), [false]);
+    assert_eq!(store.first.held(&[hold]).await.unwrap(), [false]);
     old.drive(&Command::CompleteStep { round: 0, step: STEP, claim, result: a_result("late") });
     assert_eq!(store.first.commit(&[old.commit()]).await.unwrap(), [Err(Conflict)]);
     assert_eq!(store.events(old.id()).await, []);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::budget::Shortage;
-use podium_domain::ids::{ClaimId, RequestId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RequestId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
@@ -71,12 +71,30 @@ impl RunStore for SimStore {
         .await?
     }
 
-    async fn extend_leases(&self, holds: &[Hold], until: Timestamp) -> Result<Vec<bool>, StoreError> {
+    async fn extend_lease(
+        &self,
+        process: ProcessId,
+        now: Timestamp,
+        span: Duration,
+    ) -> Result<bool, StoreError> {
+        let node = self.0.node;
+        self.ask(move |core| {
+            let was_held = core.store.leases.extend(process, now, span);
+            note!(core, "node {node}: lease extended, it had one: {was_held}");
+            was_held
+        })
+        .await
+    }
+
+    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
         let (node, holds) = (self.0.node, holds.to_vec());
         self.ask(move |core| {
-            let extended: Vec<_> = holds.iter().map(|hold| core.store.extend(hold, until)).collect();
-            note!(core, "node {node}: leases extended {extended:?}");
-            extended
+            let held: Vec<_> = holds.iter().map(|hold| core.store.is_held(hold)).collect();
+            if held.contains(&false) {
+                core.count("found that a claim was lost");
+            }
+            note!(core, "node {node}: claims held {held:?}");
+            held
         })
         .await
     }

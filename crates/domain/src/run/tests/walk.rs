@@ -30,7 +30,8 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
         // Claims that were made, and the next one.
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
-            let wish = Claim { id: claim, executor: "e".to_owned(), lease_until: NOW, reserve: Cost::ZERO };
+            let (executor, reserve) = ("e".to_owned(), Cost::ZERO);
+            let wish = Claim { id: claim, executor, process: PROCESS, lease_until: NOW, reserve };
             all.push(Command::Claim { task, claim: wish });
             all.push(Command::ExpireLease { task, claim });
             all.push(Command::HandBack { task, claim, spent });

@@ -1,0 +1,108 @@
+//! All claims of a process depend on its one lease. Time is virtual.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use podium_engine::{Options, Roles};
+use podium_memory::{LiveOptions, MemoryLive};
+use podium_ports::clock::Clock as _;
+use podium_ports::store::RunStore;
+use podium_testkit::{Answer, OpenLimiter, TestClock, TestStore, plan_of};
+
+use crate::duties::{Scene, a_scene};
+use crate::faults::{FaultyStore, StoreFaults};
+use crate::house::{House, within};
+
+/// More than a heartbeat checks.
+const CALLS: usize = 300;
+const CHECKED_MAX: usize = 256;
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn options() -> Options {
+    Options { step_slots: CALLS, ..Options::default() }
+}
+
+/// Begins calls that do not end.
+async fn with_calls(house: House) -> House {
+    house.vendor.otherwise(Answer::hang());
+    let house =
+        house.beside(options(), 8, |parts| parts.limiter = Arc::new(OpenLimiter::default())).at_work();
+    for _ in 0..CALLS {
+        house.ask().await;
+    }
+    within(house.vendor.until_called(CALLS)).await;
+    house
+}
+
+async fn until_aborted(house: &House, calls: usize) -> Duration {
+    let began = house.parts.clock.now();
+    within(async {
+        while house.vendor.aborted() < calls {
+            house.parts.clock.sleep(MILLISECOND).await;
+        }
+    })
+    .await;
+    house.parts.clock.now().since(began)
+}
+
+#[tokio::test]
+async fn a_heartbeat_extends_one_lease_and_checks_a_page_of_claims() {
+    let Scene { house, faults, clock, .. } = a_scene(options()).await;
+    let _house = with_calls(house).await;
+    let before = faults.extensions.load(Ordering::SeqCst);
+    faults.checked.lock().unwrap().clear();
+    clock.sleep(options().lease + 20 * MILLISECOND).await;
+    let extended = faults.extensions.load(Ordering::SeqCst) - before;
+    assert!((4..=5).contains(&extended), "{extended}");
+    let checked = faults.checked.lock().unwrap().clone();
+    assert!(checked.iter().all(|page| *page <= CHECKED_MAX), "{checked:?}");
+    // Four heartbeats go twice through all claims.
+    assert!(checked.iter().sum::<usize>() > CALLS, "{checked:?}");
+}
+
+#[tokio::test]
+async fn a_process_without_claims_has_no_heartbeat() {
+    let Scene { house, faults, clock, .. } = a_scene(options()).await;
+    let _house = house.at_work();
+    clock.sleep(10 * options().lease).await;
+    assert_eq!(faults.extensions.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_heartbeat_finds_a_lost_claim_although_the_signal_was_lost() {
+    let Scene { house, .. } = a_scene(options()).await;
+    house.vendor.script("quick", [Answer::hang()]);
+    let house = house.at_work();
+    let id = house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    let other = house.beside(options(), 9, |parts| {
+        parts.live = Arc::new(MemoryLive::new(LiveOptions::default()));
+    });
+    other.engine.cancel(id).await.unwrap();
+    let took = until_aborted(&house, 1).await;
+    assert!(took <= options().lease / 4 + 2 * MILLISECOND, "{took:?}");
+}
+
+/// The store answers others meanwhile, and one of them sweeps.
+#[tokio::test]
+async fn a_process_that_had_no_lease_for_a_while_checks_all_its_claims_at_once() {
+    let others = House::idle(options(), |_| Arc::new(TestStore::new()) as Arc<dyn RunStore>).await;
+    tokio::time::pause();
+    others.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let faults = Arc::new(StoreFaults::default());
+    let cut_off = others.beside(options(), 7, |parts| {
+        parts.store = FaultyStore::around(parts.store.clone(), &faults);
+    });
+    let cut_off = with_calls(cut_off).await;
+    let others = others.at_work_as(Roles::NONE);
+    let clock = TestClock::new();
+    clock.sleep(options().lease).await;
+    faults.writes_fail.store(true, Ordering::SeqCst);
+    clock.sleep(2 * options().lease).await;
+    assert_eq!(cut_off.vendor.aborted(), 0, "it cannot know of anything");
+    faults.writes_fail.store(false, Ordering::SeqCst);
+    let took = until_aborted(&cut_off, CALLS).await;
+    assert!(took <= options().lease / 4 + 2 * MILLISECOND, "{took:?}");
+    drop(others);
+}
