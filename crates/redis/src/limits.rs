@@ -6,14 +6,15 @@
 //! atomically; all keys of a vendor's account have one hash tag. Requests for one worker that arrive while a script call is under
 //! way are decided by the next script call, in their order.
 //!
-//! **Leases.** One task per process, the [`Extender`], extends the leases of held permits and releases those of dropped ones, in
-//! one pipeline. Dropping a permit never waits: it leaves a note for the extender. The leases of a process that died expire.
+//! **Leases.** One task per process, the [`Extender`], tells Redis that the process is alive while it holds permits, whatever their
+//! number, and releases the leases of dropped permits, in one pipeline. Every eighth time it names all leases. Dropping a permit never
+//! waits: it leaves a note for the extender. A lease whose end has passed counts while its process is alive.
 //!
-//! **Lost data.** Redis may lose everything at any time. An extension adds a lease that is missing, so after a flush or a restart
-//! the bound holds again once each process has extended its leases: within [`Options::extend_every`], or
+//! **Lost data.** Redis may lose everything at any time. A process that Redis does not know to be alive names all its leases, so after
+//! a flush or a restart the bound holds again once each process has done so: within [`Options::extend_every`], or
 //! [`Options::probe_every`] after Redis was unreachable. Until then at most twice the bound is in flight. The same holds after a
-//! jump of Redis's clock. A request that is lost with its connection may leave a lease without a holder until it expires: then
-//! too little is granted, never too much. A process that was suspended for longer than [`Options::lease_ttl`] continues calls
+//! jump of Redis's clock. A request that is lost with its connection may leave a lease without a holder, for at most five times
+//! `lease_ttl`: then too little is granted, never too much. A process that was suspended for longer than [`Options::lease_ttl`] continues calls
 //! whose capacity others may have taken: a limiter cannot end a call.
 //!
 //! **If Redis is unreachable** (or late, loading, a replica, out of memory), [`Options::away`] decides what is granted; nothing

@@ -6,13 +6,18 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::failure::Failure;
 use crate::limits::leases::Batch;
 use crate::limits::limiter::Shared;
 use crate::limits::redis_state::State;
 
-/// Keeps the leases of one [`RedisLimiter`](crate::limits::RedisLimiter): extends held leases, settles dropped ones, registers the process
-/// among those that share the limits, and connects again after Redis was unreachable. A limiter without its extender treats Redis
-/// as unreachable.
+/// Beats after which a process names all its leases, although Redis knows that it is alive. Another server may have taken over that
+/// did not receive the last ones, and Redis drops a lease that was not named for five times its time.
+pub(crate) const EACH_EVERY: u32 = 8;
+
+/// Keeps the leases of one [`RedisLimiter`](crate::limits::RedisLimiter): tells Redis that the process is alive while it holds leases,
+/// settles dropped ones, registers the process among those that share the limits, and connects again after Redis was unreachable. A
+/// limiter without its extender treats Redis as unreachable.
 #[must_use = "without its extender a limiter treats Redis as unreachable"]
 pub struct Extender {
     shared: Arc<Shared>,
@@ -36,7 +41,7 @@ impl Extender {
     pub async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.shared.clock);
         let mut beat = clock.sleep(Duration::ZERO);
-        let mut extends = true;
+        let (mut extends, mut beats) = (true, 0_u32);
         loop {
             let woken = tokio::select! {
                 biased;
@@ -45,7 +50,10 @@ impl Extender {
                 () = self.shared.leases.woken() => Woken::Call,
             };
             match woken {
-                Woken::Beat => self.keep(self.shared.leases.take_everything(), true).await,
+                Woken::Beat => {
+                    let each = beats.is_multiple_of(EACH_EVERY) || !self.shared.state.is_shared();
+                    beats = if self.keep(each).await { beats.wrapping_add(1) } else { 0 };
+                }
                 Woken::Call => self.give_back().await,
             }
             // A beat that was set while Redis was reachable is too slow for probing. A beat for probing is not set again, or a
@@ -73,31 +81,46 @@ impl Extender {
             return;
         }
         let batches = self.shared.leases.take_ended();
-        if !batches.is_empty() {
-            self.keep(batches, false).await;
+        if batches.is_empty() {
+            return;
+        }
+        match self.shared.link.settle(&self.shared.leases, &batches).await {
+            Ok(()) => self.reached(),
+            Err(failure) => self.failed(batches, &failure),
         }
     }
 
-    /// Sends the batches to Redis and records whether it answered. Batches that failed are sent again later.
-    async fn keep(&self, batches: Vec<Batch>, joins: bool) {
+    /// Keeps the leases and returns whether Redis answered. Batches that failed are sent again later.
+    async fn keep(&self, each: bool) -> bool {
         let shared = &self.shared;
-        match shared.link.keep(&shared.leases, &batches, joins).await {
+        let batches = shared.leases.take_everything();
+        match shared.link.keep(&shared.leases, &batches, each).await {
             Ok(membership) => {
                 if let Some(membership) = membership {
                     shared.members.saw(membership);
                 }
-                if shared.state.set(State::Shared) {
-                    info!(server = shared.link.server(), "Redis is reachable: limits are shared");
-                }
+                self.reached();
+                true
             }
             Err(failure) => {
-                shared.leases.put_back(batches);
-                if failure.needs_new_connection() {
-                    shared.link.connect_anew();
-                }
-                shared.lose(&failure);
+                self.failed(batches, &failure);
+                false
             }
         }
+    }
+
+    fn reached(&self) {
+        if self.shared.state.set(State::Shared) {
+            info!(server = self.shared.link.server(), "Redis is reachable: limits are shared");
+        }
+    }
+
+    fn failed(&self, batches: Vec<Batch>, failure: &Failure) {
+        self.shared.leases.put_back(batches);
+        if failure.needs_new_connection() {
+            self.shared.link.connect_anew();
+        }
+        self.shared.lose(failure);
     }
 }
 

@@ -10,6 +10,7 @@ use podium_domain::pool::Worker;
 const CALLS: &str = "calls";
 const STATE: &str = "state.3";
 const GROUPS: &str = "groups.3";
+const ALIVE: &str = "alive";
 
 /// The scopes of a worker: the worker itself, and its account if that has limits. The vendor is the hash tag of every key, so all
 /// keys of one decision are on one node of a cluster. No two scopes have a key in common: names contain no braces, and the ends
@@ -18,6 +19,7 @@ const GROUPS: &str = "groups.3";
 pub(crate) struct WorkerKeys {
     worker: Scope,
     account: Option<Scope>,
+    alive_key: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +38,7 @@ impl WorkerKeys {
                 terms: Terms::of_worker(&worker.limits),
             },
             account: account.map(|terms| Scope { prefix: format!("{prefix}:{{{vendor}}}"), terms }),
+            alive_key: format!("{prefix}:{{{vendor}}}:{ALIVE}"),
         }
     }
 
@@ -64,6 +67,11 @@ impl WorkerKeys {
         self.scopes().map(|scope| format!("{}:{CALLS}", scope.prefix))
     }
 
+    /// The key with the living processes that hold leases of this vendor's workers.
+    pub(crate) fn alive_key(&self) -> &str {
+        &self.alive_key
+    }
+
     /// The keys of the acquiring script.
     pub(crate) fn acquire_keys(&self) -> Vec<String> {
         self.keys(&[CALLS, STATE, GROUPS, "waiting:1", "waiting:2"])
@@ -78,7 +86,7 @@ impl WorkerKeys {
         let keys = self
             .scopes()
             .flat_map(|Scope { prefix, .. }| ends.iter().map(move |end| format!("{prefix}:{end}")));
-        keys.collect()
+        keys.chain([self.alive_key.clone()]).collect()
     }
 
     /// The limits as arguments of the scripts: those of the worker, then those of its account, zeros if that has none.
@@ -106,13 +114,13 @@ mod tests {
         let worker = a_pool().workers()[1].clone();
         let keys = WorkerKeys::of("p", &worker);
         assert_eq!(keys.calls().collect::<Vec<_>>(), ["p:{south}:careful:calls"]);
-        assert_eq!(keys.acquire_keys().len(), 5);
+        assert_eq!(keys.acquire_keys().len(), 5 + 1);
         assert_eq!(keys.limits().count(), 10);
         let account = AccountLimits { in_flight_max: Some(3), ..AccountLimits::default() };
         let worker = Worker { limits: Limits { account, ..worker.limits }, ..worker };
         let keys = WorkerKeys::of("p", &worker);
         let keys = [keys.acquire_keys(), keys.settle_keys()].concat();
-        assert_eq!(keys.len(), 10 + 6);
+        assert_eq!(keys.len(), 11 + 7);
         assert!(keys.iter().all(|key| key.contains(":{south}:")), "{keys:?}");
     }
 }

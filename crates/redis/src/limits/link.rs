@@ -1,5 +1,7 @@
 //! The calls of the limiter to Redis. Each has a time limit.
 
+use std::collections::BTreeSet;
+
 use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
 use podium_ports::limiter::Why;
 use redis::{Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
@@ -19,6 +21,14 @@ const LEASES_PER_CALL_MAX: usize = 500;
 
 /// Most permits that one script call settles.
 const SETTLED_PER_CALL_MAX: usize = 100;
+
+/// The answers to a pipeline, in the order of its commands.
+struct Answers {
+    /// `None` for a command that Redis rejected.
+    values: Vec<Option<u64>>,
+    /// Whether Redis did not know the scripts.
+    had_to_load: bool,
+}
 
 /// The decision on one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,36 +90,64 @@ impl Link {
         }
     }
 
-    /// Extends held leases and settles ended ones. With `joins` it also registers this process among those that share the limits,
-    /// and returns its membership. A key that Redis rejects is logged and skipped: it must not stop the others.
+    /// Settles ended leases.
+    pub(crate) async fn settle(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
+        let mut pipeline = Pipeline::new();
+        self.add_ended(&mut pipeline, leases, batches);
+        self.answers(pipeline).await.map(drop)
+    }
+
+    /// Tells each vendor's scopes where this process holds leases that the process is alive, settles ended leases, and registers the
+    /// process among those that share the limits; returns its membership. Where Redis did not know that the process is alive, and
+    /// with `each` everywhere, it also names all held leases: Redis may have lost them.
     pub(crate) async fn keep(
         &self,
         leases: &Leases,
         batches: &[Batch],
-        joins: bool,
+        each: bool,
     ) -> Result<Option<Membership>, Failure> {
-        let mut pipeline = self.pipeline(leases, batches);
-        if joins {
-            let Times { member_ttl, .. } = self.times;
-            pipeline.add_command(self.scripts.join_command(
-                &self.members_key,
-                member_ttl,
-                &leases.instance(),
-            ));
+        let Times { lease_ttl, member_ttl, .. } = self.times;
+        let instance = leases.instance();
+        let holding = batches.iter().filter(|batch| !batch.held.is_empty());
+        let alive: BTreeSet<_> = holding.map(|batch| batch.keys.alive_key()).collect();
+        let mut pipeline = Pipeline::new();
+        for key in &alive {
+            pipeline.add_command(self.scripts.alive_command(key, lease_ttl, &instance));
         }
+        self.add_ended(&mut pipeline, leases, batches);
+        pipeline.add_command(self.scripts.join_command(&self.members_key, member_ttl, &instance));
+        let Answers { values, had_to_load } = self.answers(pipeline).await?;
+        // After the scripts were loaded, these are the answers to a repetition.
+        let each = each || had_to_load;
+        let answered = alive.iter().zip(&values);
+        let known: BTreeSet<_> =
+            answered.filter(|(_, value)| **value == Some(1)).map(|(key, _)| *key).collect();
+        let mut pipeline = Pipeline::new();
+        for batch in batches.iter().filter(|batch| each || !known.contains(batch.keys.alive_key())) {
+            self.add_held(&mut pipeline, leases, batch);
+        }
+        if !pipeline.is_empty() {
+            self.answers(pipeline).await?;
+        }
+        Ok(values.last().copied().flatten().map(membership))
+    }
+
+    /// Runs the pipeline. A command that Redis rejects is logged and has no answer: it must not stop the others.
+    async fn answers(&self, mut pipeline: Pipeline) -> Result<Answers, Failure> {
         pipeline.ignore_errors();
-        let mut last = None;
-        for answer in self.connection.answer(Instant::now(), self.send(&pipeline)).await? {
-            match answer.map_err(|error| Failure::from_redis(&error)) {
-                Ok(answer) => last = Some(answer),
+        let (sent, had_to_load) = self.connection.answer(Instant::now(), self.send(&pipeline)).await?;
+        let mut values = Vec::with_capacity(sent.len());
+        for answer in sent {
+            values.push(match answer.map_err(|error| Failure::from_redis(&error)) {
+                Ok(value) => Some(value),
                 Err(failure) if failure.is_unreachable() => return Err(failure),
                 Err(failure) => {
-                    last = None;
                     warn!(error = &failure as &dyn std::error::Error, "Redis rejected an update of leases");
+                    None
                 }
-            }
+            });
         }
-        Ok(last.filter(|_| joins).map(membership))
+        Ok(Answers { values, had_to_load })
     }
 
     /// Unregisters this process from those that share the limits.
@@ -125,24 +163,24 @@ impl Link {
         self.connection.reconnect();
     }
 
-    fn pipeline(&self, leases: &Leases, batches: &[Batch]) -> Pipeline {
-        let ids =
-            |numbers: &[u64]| -> Vec<String> { numbers.iter().map(|number| leases.id(*number)).collect() };
-        let Times { lease_ttl, kept, .. } = self.times;
-        let mut pipeline = Pipeline::new();
-        for batch in batches {
-            for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
-                for calls in batch.keys.calls() {
-                    pipeline.add_command(self.scripts.keep_command(&calls, lease_ttl, &ids(held)));
-                }
+    fn add_held(&self, pipeline: &mut Pipeline, leases: &Leases, batch: &Batch) {
+        for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
+            let ids: Vec<String> = held.iter().map(|number| leases.id(*number)).collect();
+            for calls in batch.keys.calls() {
+                let keys = [calls.as_str(), batch.keys.alive_key()];
+                pipeline.add_command(self.scripts.keep_command(keys, self.times, &ids));
             }
+        }
+    }
+
+    fn add_ended(&self, pipeline: &mut Pipeline, leases: &Leases, batches: &[Batch]) {
+        for batch in batches {
             for ended in batch.ended.chunks(SETTLED_PER_CALL_MAX) {
                 let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
                 let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
-                pipeline.add_command(self.scripts.settle_command(&batch.keys, kept, &ended));
+                pipeline.add_command(self.scripts.settle_command(&batch.keys, self.times, &ended));
             }
         }
-        pipeline
     }
 
     /// Runs the acquiring script. If Redis does not know the script, loads it and runs it again.
@@ -158,16 +196,18 @@ impl Link {
     }
 
     /// Runs the pipeline. If Redis does not know a script, loads all and runs the pipeline again; its commands are idempotent.
-    async fn send(&self, pipeline: &Pipeline) -> RedisResult<Vec<RedisResult<u64>>> {
+    /// Also returns whether it had to load them.
+    async fn send(&self, pipeline: &Pipeline) -> RedisResult<(Vec<RedisResult<u64>>, bool)> {
         let mut manager = self.connection.manager();
         let answers: Vec<RedisResult<u64>> = pipeline.query_async(&mut manager).await?;
         if !answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_script)) {
-            return Ok(answers);
+            return Ok((answers, false));
         }
+        self.scripts.alive.load_async(&mut manager).await?;
         self.scripts.keep.load_async(&mut manager).await?;
         self.scripts.join.load_async(&mut manager).await?;
         self.scripts.settle.load_async(&mut manager).await?;
-        pipeline.query_async(&mut manager).await
+        Ok((pipeline.query_async(&mut manager).await?, true))
     }
 }
 

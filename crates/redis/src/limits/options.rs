@@ -5,6 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::NAME_BYTES_MAX;
 
 use crate::connection::{InvalidUrl, is_key_prefix};
+use crate::limits::extender::EACH_EVERY;
 
 /// Shortest and longest time of any option. Redis counts whole milliseconds.
 const TIME_MIN: Duration = Duration::from_millis(1);
@@ -31,12 +32,12 @@ pub enum Away {
 pub struct Options {
     /// Prefix of every key: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different prefixes share nothing.
     pub prefix: String,
-    /// How long a lease lasts without an extension, and so until the permits of a dead process are released. At least three times
+    /// How long a lease lasts without a sign of life of its process, and so until the permits of a dead process are released. At least three times
     /// `extend_every`.
     pub lease_ttl: Duration,
     /// How long a process that died still counts as one that shares the limits.
     pub member_ttl: Duration,
-    /// How often held leases are extended, and so how long the bound may be exceeded after Redis lost its data.
+    /// How often a process that holds leases says that it is alive, and so how long the bound may be exceeded after Redis lost its data.
     pub extend_every: Duration,
     /// How often a connection is tried while Redis is unreachable.
     pub probe_every: Duration,
@@ -44,7 +45,8 @@ pub struct Options {
     pub answer_max: Duration,
     /// Longest pause after which a refused caller must ask again.
     pub ask_again_max: Duration,
-    /// How long the state of a worker is kept after its last call and after the end of its back-off. At least `lease_ttl`.
+    /// How long the state of a worker is kept after its last call and after the end of its back-off. At least `lease_ttl`,
+    /// and 8 times `extend_every`: so often a process names all its leases.
     pub kept: Duration,
     /// The calls to grant while Redis is unreachable.
     pub away: Away,
@@ -87,7 +89,7 @@ impl Options {
         if self.lease_ttl < self.extend_every * EXTENSIONS_MIN {
             return Err(OpenError::LeaseTtl);
         }
-        if self.kept < self.lease_ttl {
+        if self.kept < self.lease_ttl.max(self.extend_every * EACH_EVERY) {
             return Err(OpenError::Kept);
         }
         match self.away {
@@ -116,7 +118,7 @@ pub enum OpenError {
     #[error("option `lease_ttl` must be at least {EXTENSIONS_MIN} times `extend_every`")]
     LeaseTtl,
     /// A worker's state would be removed during a call.
-    #[error("option `kept` must be at least `lease_ttl`")]
+    #[error("option `kept` must be at least `lease_ttl`, and at least {EACH_EVERY} times `extend_every`")]
     Kept,
     /// The share is out of bounds.
     #[error("option `away`: `share` must be more than 0 and at most 1")]

@@ -17,6 +17,7 @@ mod tests;
 /// All scripts, with their hashes.
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,
+    pub(crate) alive: Script,
     pub(crate) keep: Script,
     pub(crate) join: Script,
     pub(crate) settle: Script,
@@ -43,20 +44,31 @@ impl Scripts {
     }
 
     fn with_clock(clock: &str) -> Self {
-        let meter = include_str!("script/meter.lua");
-        let script = |body: &str| Script::new(&with_constants(&format!("{clock}\n{meter}\n{body}")));
+        let (calls, meter) = (include_str!("script/calls.lua"), include_str!("script/meter.lua"));
+        let script =
+            |body: &str| Script::new(&with_constants(&format!("{clock}\n{calls}\n{meter}\n{body}")));
         Self {
             acquire: script(include_str!("script/acquire.lua")),
-            keep: Script::new(&format!("{clock}\n{}", include_str!("script/keep.lua"))),
+            alive: Script::new(&format!("{clock}\n{}", include_str!("script/alive.lua"))),
+            keep: Script::new(&format!("{clock}\n{calls}\n{}", include_str!("script/keep.lua"))),
             join: Script::new(&format!("{clock}\n{}", include_str!("script/join.lua"))),
             settle: script(include_str!("script/settle.lua")),
         }
     }
 
     /// The keeping script as a command for a pipeline. Redis rejects it with `NOSCRIPT` until the script is loaded.
-    pub(crate) fn keep_command(&self, key: &str, ttl: Duration, held: &[String]) -> Cmd {
+    pub(crate) fn keep_command(&self, [calls, alive]: [&str; 2], times: Times, held: &[String]) -> Cmd {
+        let Times { lease_ttl, kept, .. } = times;
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.keep.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(held);
+        command.arg(self.keep.get_hash()).arg(2).arg(calls).arg(alive);
+        command.arg(milliseconds(lease_ttl)).arg(milliseconds(kept)).arg(held);
+        command
+    }
+
+    /// The script by which a process says that it is alive, as a command for a pipeline. It must be loaded, like the keeping script.
+    pub(crate) fn alive_command(&self, key: &str, ttl: Duration, id: &str) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.alive.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(id);
         command
     }
 
@@ -88,14 +100,16 @@ impl Scripts {
     pub(crate) fn settle_command(
         &self,
         keys: &WorkerKeys,
-        kept: Duration,
+        times: Times,
         ended: &[(String, Settled)],
     ) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         let names = keys.settle_keys();
         command.arg(self.settle.get_hash()).arg(names.len()).arg(names);
         let mut numbers = Packed::default();
-        numbers.number(float(milliseconds(kept)));
+        for time in [times.lease_ttl, times.kept] {
+            numbers.number(float(milliseconds(time)));
+        }
         keys.limits().for_each(|limit| numbers.number(limit));
         command.arg(numbers.bytes);
         for (id, settled) in ended {

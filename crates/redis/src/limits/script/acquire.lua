@@ -1,7 +1,8 @@
 -- Decides on calls of one worker, one after the other: each gets room in the scope of the worker and in that of the account, or
 -- in none.
 --
--- KEYS[1…5]  calls, state, groups, waiting:1, waiting:2 of the worker; KEYS[6…10] of its account, if that has limits
+-- KEYS[1…5]  calls, state, groups, waiting:1, waiting:2 of the worker; KEYS[6…10] of its account, if that has limits; then the
+--            processes that are alive
 -- ARGV[1]    numbers: how long a new lease holds, how long what is known of a scope is kept, longest time after which to ask
 --            again, in milliseconds; the worker's limits, then the account's
 -- ARGV[2…]   a call each: its tier (1 mini, 2 ultra), tokens of its prompt and most tokens of its completion, as estimated; then
@@ -200,9 +201,9 @@ local function grant(scope, caller, kept_ms)
 end
 
 local numbers = { struct.unpack('<ddd d dddd d dddd', ARGV[1]) }
-local lease_ms, kept_ms, ask_again_max = numbers[1], numbers[2], numbers[3]
+local kept_ms, ask_again_max = numbers[2], numbers[3]
 local scopes = { open_scope(1, numbers, 4) }
-if KEYS[6] then scopes[2] = open_scope(6, numbers, 9) end
+if KEYS[7] then scopes[2] = open_scope(6, numbers, 9) end
 for i = 1, #scopes do scopes[i].in_flight = call('ZCARD', scopes[i].calls) end
 local worker, runs_out = scopes[1], now + lease_ms
 
@@ -212,8 +213,8 @@ local function hold(lease)
   for i = #scopes, 1, -1 do
     local scope = scopes[i]
     added = call('ZADD', scope.calls, runs_out, lease)
-    if scope.in_flight == 0 or scope[CALLS_UNTIL] < runs_out then
-      scope[CALLS_UNTIL] = runs_out + ceil(lease_ms * SLACK)
+    if scope.in_flight == 0 or scope[CALLS_UNTIL] < now + kept_ms then
+      scope[CALLS_UNTIL] = ceil(now + kept_ms * (1 + SLACK))
       call('PEXPIREAT', scope.calls, scope[CALLS_UNTIL])
     end
   end

@@ -2,11 +2,13 @@
 -- same order, so that both come to the same numbers. The constants come from there: `C.<name>` stands for a number.
 --
 -- A scope is a worker or an account. Its keys:
---   calls      leases of calls under way: ids, scored with when they run out; those that did count until their room is needed
+--   calls      leases of calls under way: ids, scored with when they run out. Those that did count until their room is needed;
+--              then they are removed if their process is dead
 --   state      the numbers of the meter and some names, packed in the order below: who changes it gives the key another name
 --   groups     tags: `<tier> <tenant>`; that of the tenant that was granted last is newer in the state, one for each tier
 --   waiting:1  of `mini`, waiting:2 of `ultra`: who was told to come back, scored with until when that counts
 -- Only `calls` has to hold nothing twice; all of them may be lost at any time.
+-- The last key of each script is of the vendor: `alive`, the processes with calls under way that are alive.
 
 -- Of requests, tokens, input tokens and output tokens; of each tier; of the scope.
 local EMPTY, SAID, SPENT, DEBT = 0, 4, 8, 12
@@ -30,6 +32,9 @@ local FORMAT = '<' .. string.rep('d', NUMBERS) .. 'ssss'
 
 -- How much longer than it must a key lives, as a part of its time, so that this is not written each time.
 local SLACK = 1 / 8
+
+-- How long a lease holds: the first of the numbers of each script.
+local lease_ms = struct.unpack('<d', ARGV[1])
 
 local call, max, min, ceil = redis.call, math.max, math.min, math.ceil
 
@@ -84,11 +89,8 @@ local function close_scope(scope, kept_ms)
   if is_too_soon then call('PEXPIREAT', scope.state, scope[STATE_UNTIL]) end
 end
 
--- Counts calls under way without those whose leases ran out.
-local function count_calls(scope)
-  call('ZREMRANGEBYSCORE', scope.calls, '-inf', now)
-  return call('ZCARD', scope.calls)
-end
+-- Counts calls under way without those of dead processes.
+local function count_calls(scope) return count_leases(scope.calls, KEYS[#KEYS], lease_ms) end
 
 local function most_calls(scope)
   if scope[BEARS] > 0 then return min(math.floor(scope[BEARS]), scope.calls_max) end

@@ -1,7 +1,7 @@
 -- Settles calls of one worker that have ended, each once: what has no lease was settled before, or ran out.
 --
--- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits
--- ARGV[1]    numbers: how long what is known of a scope is kept, in milliseconds; the worker's limits, then the account's
+-- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits; then the processes that are alive
+-- ARGV[1]    numbers: how long a new lease holds, how long what is known of a scope is kept, in milliseconds; the worker's limits, then the account's
 -- ARGV[2…]   a call each, unknown values are -1: its outcome, as numbered below; whether it was a probe; its number among the
 --            calls of the worker, 0 if the meter did not grant it; the vendor's `Retry-After` in milliseconds; milliseconds to the
 --            first token; what to add of requests, tokens, input tokens and output tokens; tokens of its prompt, as estimated;
@@ -13,10 +13,10 @@
 local UNKNOWN, NOT_SENT, ANSWERED, LIMITED, OVERLOADED, FAILED_OUTCOME = 0, 1, 2, 4, 5, 6 -- 3 is refused
 local CALL = '<ddd dd dddd ddd dd dd dd dd s'
 
-local numbers = { struct.unpack('<d d dddd d dddd', ARGV[1]) }
-local kept_ms, worker = numbers[1], open_scope(1, numbers, 2)
+local numbers = { struct.unpack('<dd d dddd d dddd', ARGV[1]) }
+local kept_ms, worker = numbers[2], open_scope(1, numbers, 3)
 -- Without limits a minute, only its leases change.
-local account = KEYS[4] and numbers[8] + numbers[9] + numbers[10] + numbers[11] > 0 and open_scope(4, numbers, 7)
+local account = KEYS[5] and numbers[9] + numbers[10] + numbers[11] + numbers[12] > 0 and open_scope(4, numbers, 8)
 
 -- Calls under way, with the one that is being settled. Counted when it matters.
 local function in_flight()
@@ -174,7 +174,7 @@ end
 local function settle(packed)
   local outcome, probes, number, retry_after, first, requests, tokens, input, output, estimated, used_input, used_output,
     l1, r1, l2, r2, l3, r3, l4, r4, id = struct.unpack(CALL, packed)
-  if KEYS[4] then call('ZREM', KEYS[4], id) end
+  if KEYS[5] then call('ZREM', KEYS[4], id) end
   if call('ZREM', KEYS[1], id) == 0 then return 0 end
   if worker.in_flight then worker.in_flight = worker.in_flight - 1 end
   local amounts = { requests, tokens, input, output }

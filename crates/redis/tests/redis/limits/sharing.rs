@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_harness::Redis;
 use podium_redis::limits::Options;
 
-use super::support::{Onlooker, Process, a_worker, options, wait_for};
+use super::support::{KEY, Onlooker, Process, a_worker, options, wait_for};
 
 /// Leases that expire soon enough for a test.
 fn short_leases() -> Options {
@@ -59,6 +59,36 @@ async fn held_permits_are_restored_after_a_flush() {
     held.remove(0);
     held.push(other.wait_for_grant(&worker).await);
     process.must_refuse(&worker).await;
+}
+
+/// As if another server had taken over that did not hear of the last grants.
+#[tokio::test]
+async fn held_permits_that_redis_lost_are_put_back_although_their_process_is_known() {
+    let redis = Redis::start().await.unwrap();
+    let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(2));
+    let mut onlooker = Onlooker::of(&redis).await;
+    let _held = [process.must_grant(&worker).await, process.must_grant(&worker).await];
+    let () = onlooker.say(&format!("DEL {KEY}")).await;
+    onlooker.wait_for_leases(2).await;
+}
+
+/// Calls take seconds, so this decides what a call costs.
+#[tokio::test]
+async fn permits_that_are_held_are_seldom_written_again() {
+    const PERMITS: u64 = 100;
+    const BEATS: u64 = 60;
+    let redis = Redis::start().await.unwrap();
+    let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(100));
+    let mut onlooker = Onlooker::of(&redis).await;
+    let mut held = Vec::new();
+    for _ in 0..PERMITS {
+        held.push(process.must_grant(&worker).await);
+    }
+    let () = onlooker.say("CONFIG RESETSTAT").await;
+    // A beat has one of these, and one member is written.
+    wait_for(async || (onlooker.calls("pexpire").await >= 2 * BEATS).then_some(())).await;
+    let written = onlooker.calls("zadd").await;
+    assert!(written < PERMITS * BEATS / 4, "{written} entries written in {BEATS} beats");
 }
 
 #[tokio::test]

@@ -152,6 +152,13 @@ impl Onlooker {
         self.say(&format!("ZCARD {KEY}")).await
     }
 
+    /// How often Redis carried out a command since its statistics were reset.
+    pub(crate) async fn calls(&mut self, command: &str) -> u64 {
+        let stats: String = self.say("INFO commandstats").await;
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
     pub(crate) async fn wait_for_leases(&mut self, count: u32) {
         wait_for(async || (self.leases().await == count).then_some(())).await;
     }
