@@ -13,10 +13,11 @@ use podium_domain::run::{Run, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
-use podium_engine::{Engine, Options, Parts, Roles, Submit};
+use podium_engine::{CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::clock::Clock;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_setup::{RandomIds, SystemClock};
 use podium_store_sqlite::Store;
 use tokio::task::JoinSet;
@@ -80,14 +81,17 @@ impl House {
             order: arguments.order,
         };
         let answer_after = Duration::from_millis(arguments.worker_ms);
-        let parts = Parts {
-            store: Arc::new(store),
-            queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
-            live: Arc::new(MemoryLive::new(LiveOptions::default())),
+        let conductors: Conductors = (Arc::new(conductor) as Arc<dyn Conductor>).into();
+        let calls = CallParts {
             limiter: Arc::new(MemoryLimiter::new(Arc::clone(&clock))),
             cache: None,
             vendors: Arc::new(SimulatedWorkers { clock: Arc::clone(&clock), answer_after }),
-            conductors: (Arc::new(conductor) as Arc<dyn Conductor>).into(),
+        };
+        let parts = Parts {
+            conductors: ConductorProfile::of_all(&conductors),
+            store: Arc::new(store),
+            queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default())),
+            live: Arc::new(MemoryLive::new(LiveOptions::default())),
             clock,
             ids: Arc::new(RandomIds),
             pool,
@@ -96,7 +100,8 @@ impl House {
         let (engine, stop, mut work) =
             (Engine::new(parts, options), CancellationToken::new(), JoinSet::new());
         let (working, stopped) = (engine.clone(), stop.clone());
-        work.spawn(async move { working.work(Roles::ALL, stopped).await.expect("the engine works") });
+        let work_parts = Work { plan: Some(conductors), execute: Some(calls) };
+        work.spawn(async move { working.work(work_parts, stopped).await.expect("the engine works") });
         Ok(Self { engine, stop, work, _folder: folder })
     }
 

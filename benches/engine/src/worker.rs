@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use podium_cluster::{Parts, Program};
+use podium_cluster::Program;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
+use podium_executor::ExecutorParts;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, FinishReason, VendorError, Vendors};
 
 /// Its name as a program.
@@ -20,7 +21,14 @@ pub(crate) fn main() -> ExitCode {
         version: env!("CARGO_PKG_VERSION"),
         about: "An executor whose workers answer at once, for measurements.",
     };
-    podium_executor::main_with(program, |parts| Parts { vendors: Arc::new(AtOnce), ..parts })
+    podium_executor::main_with(program, at_once)
+}
+
+fn at_once(mut executor: ExecutorParts) -> ExecutorParts {
+    if let Some(calls) = &mut executor.work.execute {
+        calls.vendors = Arc::new(AtOnce);
+    }
+    executor
 }
 
 /// Workers that say one word at once.

@@ -14,9 +14,10 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
-use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
+use podium_engine::{AnswerPart, CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::limiter::{Grant, Limiter, Outcome, Settlement};
 use podium_setup::{RandomIds, SystemClock};
 use podium_testkit::limiter::Caller;
@@ -56,14 +57,13 @@ impl House {
         };
         let retry_after = Some(Duration::from_hours(1));
         permit.settle(Settlement::of(Outcome::Limited { retry_after }));
+        let conductors: Conductors = (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into();
+        let calls = CallParts { limiter: Arc::new(limiter), cache: None, vendors: Arc::new(vendor) };
         let parts = Parts {
+            conductors: ConductorProfile::of_all(&conductors),
             store: Arc::new(store),
             queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
-            limiter: Arc::new(limiter),
-            cache: None,
-            vendors: Arc::new(vendor),
-            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
             clock,
             ids: Arc::new(RandomIds),
             pool: Arc::new(a_pool()),
@@ -71,7 +71,8 @@ impl House {
         let engine = Engine::new(parts, Options::default());
         let (stop, mut work) = (CancellationToken::new(), JoinSet::new());
         let (at_work, stopped) = (engine.clone(), stop.clone());
-        work.spawn(async move { at_work.work(Roles::ALL, stopped).await.expect("the engine works") });
+        let work_parts = Work { plan: Some(conductors), execute: Some(calls) };
+        work.spawn(async move { at_work.work(work_parts, stopped).await.expect("the engine works") });
         Ok(Self { engine, conductor, work, stop, _folder: folder })
     }
 

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, Options, Parts, Readiness as EngineReadiness, Roles};
+use podium_engine::{CallParts, Engine, Options, Parts, Readiness as EngineReadiness};
 use podium_planning::Callees;
 use podium_ports::accounts::Accounts;
 use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
-use podium_ports::conductor::Conductors;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use podium_ports::conductor_profile::ConductorProfiles;
+use podium_ports::limiter::Limiter;
 use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
@@ -32,9 +31,6 @@ use crate::server_urls::{self, secret};
 use crate::settings::urls::redis_name;
 use crate::settings::{Away, ClusterSettings, NatsSettings, NatsUser, RedisSettings};
 use crate::{limiter_state, monitor, redis_diagnostics};
-
-/// The wait that a limiter without calls tells its callers. It has none.
-const NO_CALLS_WAIT: Duration = Duration::from_secs(1);
 
 /// Extensions of a permit's lease within its duration.
 const LEASE_EXTENSIONS: u32 = 4;
@@ -67,6 +63,17 @@ impl Background {
     }
 }
 
+/// The kinds of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Accepts and watches runs.
+    Gateway,
+    /// Asks the conductor.
+    Planner,
+    /// Calls workers.
+    Executor,
+}
+
 /// The state of a process's connections.
 #[derive(Clone)]
 pub(crate) struct Readiness {
@@ -88,7 +95,7 @@ impl Readiness {
 
 impl Connections {
     /// Connects. Only Postgres must answer: connections to NATS and Redis are retried without end, and readiness reports them.
-    pub async fn open(settings: &ClusterSettings, roles: Roles) -> Result<Self, ClusterError> {
+    pub async fn open(settings: &ClusterSettings, role: Role) -> Result<Self, ClusterError> {
         let pool = Arc::clone(&settings.pool);
         let vendors =
             HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
@@ -99,16 +106,16 @@ impl Connections {
         if let Some(version) = queue.server_version() {
             info!(%version, "nats-server");
         }
-        if roles.execute {
+        if role == Role::Executor {
             warn_about_workers(&vendors, &pool, &*clock);
         }
         let mut background = Background::new();
-        let calls = roles.execute || (roles.plan && settings.conductors.call_a_model());
+        let calls = role == Role::Executor || (role == Role::Planner && settings.conductors.call_a_model());
         let limiter = calls.then(|| limits(settings, &clock, &mut background)).transpose()?;
         if let Some(limiter) = &limiter {
             limiter_state::observe(limiter);
         }
-        let step_cache = settings.step_cache.filter(|_| roles.execute);
+        let step_cache = settings.step_cache.filter(|_| role == Role::Executor);
         let cache = step_cache.map(|options| cache(&settings.redis, clock.clone(), options)).transpose()?;
         let queue = Arc::new(queue);
         let monitor = Monitor::new(store.clone(), Arc::clone(&queue), (*clock).clone());
@@ -157,41 +164,32 @@ impl Connections {
         Callees { vendors: Arc::clone(&self.vendors), limiter: self.limiter() }
     }
 
-    fn limiter(&self) -> Arc<dyn Limiter> {
-        match &self.limiter {
-            Some(limiter) => Arc::new(limiter.clone()),
-            None => Arc::new(NoCalls),
-        }
+    fn limiter(&self) -> Option<Arc<dyn Limiter>> {
+        self.limiter.clone().map(|limiter| Arc::new(limiter) as Arc<dyn Limiter>)
     }
 
     /// An engine on these connections. Must be called inside a tokio runtime.
-    pub fn engine(&self, settings: &ClusterSettings, conductors: Conductors) -> Engine {
+    pub fn engine(&self, settings: &ClusterSettings, conductors: ConductorProfiles) -> Engine {
         Engine::new(self.parts(settings, conductors), options(settings))
     }
 
-    /// An engine on these connections, with some adapters replaced by `replace`.
-    pub fn engine_with(
-        &self,
-        settings: &ClusterSettings,
-        conductors: Conductors,
-        replace: fn(Parts) -> Parts,
-    ) -> Engine {
-        Engine::new(replace(self.parts(settings, conductors)), options(settings))
-    }
-
-    fn parts(&self, settings: &ClusterSettings, conductors: Conductors) -> Parts {
+    /// The ports of every process.
+    pub fn parts(&self, settings: &ClusterSettings, conductors: ConductorProfiles) -> Parts {
         Parts {
             store: Arc::new(self.store.clone()),
             queue: self.queue.clone(),
             live: self.live.clone(),
-            limiter: self.limiter(),
-            cache: self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>),
-            vendors: Arc::clone(&self.vendors),
             conductors,
             clock: self.clock(),
             ids: Arc::new(CellIds(settings.cell)),
             pool: Arc::clone(&self.pool),
         }
+    }
+
+    /// The ports of an executor; `None` in other processes.
+    pub fn call_parts(&self) -> Option<CallParts> {
+        let cache = self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>);
+        Some(CallParts { limiter: self.limiter()?, cache, vendors: Arc::clone(&self.vendors) })
     }
 
     /// The state that the health listener reports.
@@ -225,7 +223,8 @@ pub fn instance() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-fn options(settings: &ClusterSettings) -> Options {
+/// The engine's options.
+pub fn options(settings: &ClusterSettings) -> Options {
     Options {
         executor: instance(),
         lease: settings.lease,
@@ -346,14 +345,4 @@ fn cache(
 ) -> Result<RedisCache, ClusterError> {
     RedisCache::open(server_urls::redis(settings, &settings.url)?, &RedisOptions::default(), options, clock)
         .map_err(|source| ClusterError::Server { server: "Redis", hint: "", source: Box::new(source) })
-}
-
-/// The limiter of a process that makes no calls.
-struct NoCalls;
-
-#[async_trait]
-impl Limiter for NoCalls {
-    async fn acquire(&self, _: &CallWish<'_>) -> Result<Grant, LimiterError> {
-        Ok(Grant::AskAgain { after: NO_CALLS_WAIT, why: Why::Away })
-    }
 }

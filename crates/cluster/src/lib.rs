@@ -19,9 +19,8 @@ mod settings;
 mod shutdown;
 
 pub use command_line::{Program, main, main_with_inspection};
-pub use connections::{Connections, instance};
+pub use connections::{Connections, Role, instance, options};
 pub use error::ClusterError;
-pub use podium_engine::Parts;
 pub use process::{Process, ProcessSettings};
 pub use settings::{
     Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, EXECUTOR_GROUPS, GATEWAY,

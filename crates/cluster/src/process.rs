@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 
-use podium_engine::{Engine, Roles};
+use podium_engine::{Engine, Work};
 use podium_planning::Place;
 use podium_ports::conductor::Conductors;
 use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
@@ -86,22 +86,22 @@ impl Process {
         self.signals.or_end(part)
     }
 
-    /// Runs the engine's loops for these roles until a signal or a failure. Then work under way is finished within the drain
+    /// Runs the engine's loops for this work until a signal or a failure. Then work under way is finished within the drain
     /// time, or handed back, and everything is closed.
     pub async fn run(
         mut self,
         mut connections: Connections,
         engine: Engine,
-        conductors: Conductors,
-        roles: Roles,
+        work: Work,
     ) -> Result<(), ClusterError> {
         self.phases.send_replace(Phase::Working(connections.readiness(&engine)));
         let names: Vec<_> = engine.conductor_ids().collect();
         let (conductor, pool) = (names.join(", "), engine.pool().version());
         info!(health = %self.address, conductor, pool, "working");
         let mut loops = JoinSet::new();
-        let (working, stopping) = (engine.clone(), self.lifetime.stopping.clone());
-        loops.spawn(async move { working.work(roles, stopping).await });
+        let (working, conductors) = (engine.clone(), work.plan.clone());
+        let stopping = self.lifetime.stopping.clone();
+        loops.spawn(async move { working.work(work, stopping).await });
         let failure = async {
             tokio::select! {
                 ended = loops.join_next() => engine_failure(ended),
@@ -113,7 +113,7 @@ impl Process {
         let stop = async {
             self.lifetime.stopping.cancel();
             while loops.join_next().await.is_some() {}
-            for conductor in conductors.all() {
+            for conductor in conductors.iter().flat_map(Conductors::all) {
                 conductor.shut_down().await;
             }
             connections.close().await;

@@ -42,6 +42,12 @@ impl<T> Rollout<T> {
         std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }
 
+    /// The same versions, each converted.
+    pub fn map<U>(self, convert: impl Fn(T) -> U) -> Rollout<U> {
+        let next = self.next.map(|(next, share)| (convert(next), share));
+        Rollout { current: convert(self.current), next }
+    }
+
     /// The version for a new run; the same run and share always give the same one.
     pub fn for_run(&self, run: RunId) -> &T {
         match &self.next {

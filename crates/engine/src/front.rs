@@ -1,4 +1,4 @@
-//! What a client may ask: accept a run, watch it, read its answer, estimate its cost, rate it.
+//! The operations for clients: accept a run, watch it, read its answer, estimate its cost, rate it.
 
 pub(crate) mod answer;
 pub(crate) mod estimate;

@@ -1,5 +1,6 @@
-//! Tasks between the store and the slots that work on them: published to the queue, taken from the backlog, served.
+//! Lanes: tasks are published to them, and processes with free slots take tasks from them.
 
 pub(crate) mod dispatcher;
 pub(crate) mod publisher;
-pub(crate) mod task;
+pub(crate) mod serve;
+pub(crate) mod slots;

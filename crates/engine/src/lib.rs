@@ -1,33 +1,41 @@
-//! The loops that run workflows: accept, plan, execute, advance, sweep. They know ports only: the same loops run embedded in
-//! one process and spread over a cluster.
+//! The engine accepts, plans, executes, sweeps and serves runs. It knows only ports, so the same loops run embedded in one process and
+//! spread over a cluster.
 //!
-//! The run protocol in short. The store is the only truth; a ready task in it is its own message-to-be, and whoever commits
-//! it publishes it afterwards. The queue may lose or repeat anything: the sweeper publishes again what is overdue, and a
-//! claim that is committed before any call keeps repeated messages from being paid twice. The first finished, paid result
-//! wins, whatever its claim; errors are fenced by the claim.
+//! The run protocol in short: the store is the only authoritative state. A ready task in it is a message to be published, and the
+//! process that commits the task publishes it afterwards. The queue may lose or repeat messages: the sweeper publishes overdue tasks
+//! again, and a claim that is committed before any call keeps repeated messages from being paid twice. The first finished, paid
+//! result wins, whatever its claim; errors are fenced by the claim.
+//!
+//! The layers, from the bottom: [`commit`], [`lanes`] and [`claims`] form the [`context`]; [`front`], [`planner`], [`executor`] and
+//! [`upkeep`] use it; [`loops`] starts them, and [`engine`] is the API.
 #![deny(missing_docs)]
 
 mod claims;
 mod commit;
+mod context;
 mod cost_bounds;
 mod engine;
 mod executor;
 mod front;
 mod lanes;
+mod loops;
 mod metrics;
 mod options;
+mod parts;
 mod planner;
+mod token_estimates;
 mod upkeep;
 
 pub use commit::CommandError;
-pub use engine::{Engine, WatchError};
+pub use engine::Engine;
 pub use front::answer::{AnswerError, AnswerPart};
 pub use front::estimate::{Estimate, Typical};
 pub use front::ratings::{OutcomePage, RateError, RatedOutcome};
 pub use front::readiness::{NotReady, PartState, Readiness};
 pub use front::submit::{Submit, SubmitError, Submitted};
 pub use front::wait_for_end::Ending;
-pub use front::watch::Update;
+pub use front::watch::{Update, WatchError};
 pub use metrics::cache_counts::CacheCounts;
-pub use options::{Options, Parts, Roles};
+pub use options::Options;
+pub use parts::{CallParts, Parts, Work};
 pub use upkeep::supervision::LoopEnded;

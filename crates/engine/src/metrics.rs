@@ -1,51 +1,42 @@
-//! What the engine measures. `docs/metrics.md` says what each of it means, and a test compares the two.
+//! The engine's metrics. `docs/metrics.md` describes each, and a test compares the two.
 //!
-//! What happens to runs is measured by their events, in the process that commits them, once they are durable: so each is counted
-//! once, whatever is tried twice. A commit whose answer was lost is not counted. All else is measured where it happens.
+//! Runs, plans and steps are measured by their events, in the process that commits them, once they are durable. So each is counted
+//! once, whatever is tried twice; a commit whose answer was lost is not counted. Everything else is measured where it happens.
 //!
-//! Times are taken from the port `Clock`, to a millisecond. No tenant, key or run stands in an attribute: there may be any number
-//! of them.
+//! Times are those of the port `Clock`, in milliseconds. No attribute contains a tenant, key or run, whose number is unbounded.
 
 mod cache;
 pub(crate) mod cache_counts;
 mod call;
 mod events;
+mod instruments;
 mod lanes;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
-use opentelemetry::{KeyValue, StringValue, global};
+use opentelemetry::metrics::{Counter, Gauge, Histogram};
+use opentelemetry::{KeyValue, global};
 use podium_domain::budget::{Payer, Shortage};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
+use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::limiter::Why;
 
 pub(crate) use cache::{Cache, CacheUse};
 pub(crate) use call::{CallMeter, Calls};
-pub(crate) use events::Events;
+use events::{Counting, Events};
+use instruments::{Names, OUTCOME, WAITS_S, seconds, tier_of};
 pub(crate) use lanes::Lanes;
 
-/// The name of the instruments' scope.
+/// The scope of the instruments.
 const SCOPE: &str = "podium.engine";
-/// Bounds of times of whole runs and of waits, in seconds: from what nobody notices to the longest deadlines.
-const WAITS_S: [f64; 14] =
-    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0];
-/// Bounds of times of commits, in seconds.
+/// Histogram bounds of commit times, in seconds.
 const COMMITS_S: [f64; 11] = [0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0];
-/// Bounds of sizes of batches.
+/// Histogram bounds of batch sizes.
 const BATCHES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
-/// In place of a worker whom the pool does not have (any more): old runs may name any number of them.
-const OTHER: &str = "_OTHER";
-
-const OUTCOME: &str = "podium.outcome";
-const WORKER: &str = "podium.worker";
-const TIER: &str = "podium.tier";
-
-/// Everything that an engine measures. Cheap to clone.
+/// The engine's instruments. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     inner: Arc<Inner>,
@@ -68,21 +59,16 @@ struct Inner {
     commit_conflicts: Counter<u64>,
 }
 
-/// The workers' names, made once.
-pub(crate) struct Names {
-    workers: HashMap<WorkerId, StringValue>,
-}
-
-/// At which point a budget had no room.
+/// When a budget lacked capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The request was not accepted.
+    /// When a request was submitted.
     Accept,
-    /// The run ended, or went without a further round.
+    /// During a run, which then ended or had no follow-up round.
     Run,
 }
 
-/// What a sweep finds.
+/// The number of tasks and runs that a sweep found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) ready: usize,
@@ -91,7 +77,7 @@ pub(crate) struct Found {
 }
 
 impl Metrics {
-    /// On the process' meter: what that is has to be settled before.
+    /// Instruments of the process' meter, which must be set before.
     pub(crate) fn new(pool: &Pool) -> Self {
         let meter = &global::meter(SCOPE);
         let counter =
@@ -123,8 +109,8 @@ impl Metrics {
                 "{refusal}",
                 "Times that a budget had no room for what a run would spend",
             ),
-            sweeps: counter("podium.sweep.count", "{sweep}", "Looks at the store for what was lost"),
-            swept: counter("podium.sweep.found", "{task}", "What such looks found"),
+            sweeps: counter("podium.sweep.count", "{sweep}", "Searches of the store for lost tasks"),
+            swept: counter("podium.sweep.found", "{task}", "Tasks and runs that sweeps found"),
             commit_duration: seconds(meter, "podium.commit.duration", "One commit of a batch", &COMMITS_S),
             commit_commands: meter
                 .u64_histogram("podium.commit.commands")
@@ -141,27 +127,28 @@ impl Metrics {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What is measured of calls.
+    /// The instruments of calls.
     pub(crate) fn calls(&self) -> &Calls {
         &self.inner.calls
     }
 
-    /// What is measured of lanes.
+    /// The instruments of lanes.
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.inner.lanes
     }
 
-    /// What is measured of the step cache.
+    /// The instruments of the step cache.
     pub(crate) fn cache(&self) -> &Cache {
         &self.inner.cache
     }
 
-    /// What is measured of events, and the names that it needs.
-    pub(crate) fn events(&self) -> (&Events, &Names) {
-        (&self.inner.events, &self.inner.names)
+    /// Counts durable events; `run` is the run after them.
+    pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
+        let counting = Counting { instruments: &self.inner.events, names: &self.inner.names, run };
+        counting.count_all(events);
     }
 
-    /// The limiter was asked for a call; `Ok`: it was granted. No reason: the limiter failed.
+    /// Counts a request to the limiter. The error has no reason if the limiter failed.
     pub(crate) fn asked(&self, worker: &WorkerId, granted: Result<(), Option<Why>>) {
         let outcome = match granted {
             Ok(()) => "granted",
@@ -181,12 +168,12 @@ impl Metrics {
         self.inner.permits.add(1, &[worker, KeyValue::new(OUTCOME, outcome)]);
     }
 
-    /// A step waited so long until its call was permitted.
+    /// Measures the wait of a step for its permit.
     pub(crate) fn waited(&self, tier: Tier, wait: Duration) {
         self.inner.waits.record(wait.as_secs_f64(), &[tier_of(tier)]);
     }
 
-    /// A budget had no room.
+    /// Counts a refusal by a budget.
     pub(crate) fn refused(&self, stage: Stage, shortage: &Shortage) {
         let stage = match stage {
             Stage::Accept => "accept",
@@ -200,7 +187,7 @@ impl Metrics {
         self.inner.budget_refusals.add(1, &attributes);
     }
 
-    /// A sweep ended; nothing: it failed.
+    /// Counts a sweep; `None` if it failed.
     pub(crate) fn swept(&self, found: Option<Found>) {
         let outcome = if found.is_some() { "done" } else { "failed" };
         self.inner.sweeps.add(1, &[KeyValue::new(OUTCOME, outcome)]);
@@ -210,40 +197,15 @@ impl Metrics {
         }
     }
 
-    /// A run was found that this process cannot read.
+    /// Counts a run that this process cannot read.
     pub(crate) fn unreadable(&self) {
         self.inner.swept.add(1, &[KeyValue::new("podium.kind", "unreadable")]);
     }
 
-    /// A batch of so many commands was committed, of which some have to be decided anew.
-    pub(crate) fn committed(&self, commands: usize, anew: usize, took: Duration) {
+    /// Measures a commit of `commands`, of which `again` have to be decided again.
+    pub(crate) fn committed(&self, commands: usize, again: usize, took: Duration) {
         self.inner.commit_duration.record(took.as_secs_f64(), &[]);
         self.inner.commit_commands.record(commands as u64, &[]);
-        self.inner.commit_conflicts.add(anew as u64, &[]);
+        self.inner.commit_conflicts.add(again as u64, &[]);
     }
-}
-
-impl Names {
-    fn of(pool: &Pool) -> Self {
-        let name = |worker: &podium_domain::pool::Worker| {
-            (worker.id.clone(), StringValue::from(Arc::<str>::from(worker.id.as_str())))
-        };
-        Self { workers: pool.workers().iter().map(name).collect() }
-    }
-
-    /// A worker as an attribute.
-    fn worker(&self, id: &WorkerId) -> KeyValue {
-        match self.workers.get(id) {
-            Some(name) => KeyValue::new(WORKER, name.clone()),
-            None => KeyValue::new(WORKER, OTHER),
-        }
-    }
-}
-
-fn tier_of(tier: Tier) -> KeyValue {
-    KeyValue::new(TIER, tier.as_str())
-}
-
-fn seconds(meter: &Meter, name: &'static str, what: &'static str, bounds: &[f64]) -> Histogram<f64> {
-    meter.f64_histogram(name).with_unit("s").with_description(what).with_boundaries(bounds.to_vec()).build()
 }

@@ -1,116 +1,61 @@
-//! What the engine is built from, and how it is tuned.
+//! The engine's options: every bound that is not part of a policy.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use podium_domain::pool::Pool;
 use podium_domain::retry::RetryLimits;
-use podium_ports::cache::StepCache;
-use podium_ports::clock::{Clock, Ids};
-use podium_ports::conductor::Conductors;
-use podium_ports::limiter::Limiter;
-use podium_ports::live::LiveStream;
-use podium_ports::queue::StepQueue;
-use podium_ports::store::RunStore;
-use podium_ports::vendor::Vendors;
 
-/// Everything from outside that the engine needs.
-#[derive(Clone)]
-pub struct Parts {
-    /// The truth.
-    pub store: Arc<dyn RunStore>,
-    /// The wake-up window.
-    pub queue: Arc<dyn StepQueue>,
-    /// What happens right now.
-    pub live: Arc<dyn LiveStream>,
-    /// How hard workers may be used.
-    pub limiter: Arc<dyn Limiter>,
-    /// What workers answered before, where that may be used again.
-    pub cache: Option<Arc<dyn StepCache>>,
-    /// Those who serve the workers.
-    pub vendors: Arc<dyn Vendors>,
-    /// The model that plans, or two while one takes over from the other.
-    pub conductors: Conductors,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// New ids.
-    pub ids: Arc<dyn Ids>,
-    /// The workers.
-    pub pool: Arc<Pool>,
-}
-
-/// What a process does besides accepting, watching and sweeping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Roles {
-    /// It asks the conductor.
-    pub plan: bool,
-    /// It calls workers.
-    pub execute: bool,
-}
-
-impl Roles {
-    /// Everything, as an embedded engine does.
-    pub const ALL: Self = Self { plan: true, execute: true };
-    /// Nothing: a gateway.
-    pub const NONE: Self = Self { plan: false, execute: false };
-    /// A planner.
-    pub const PLANNER: Self = Self { plan: true, execute: false };
-    /// An executor.
-    pub const EXECUTOR: Self = Self { plan: false, execute: true };
-}
-
-/// How the engine is tuned. Every bound that is not a policy's.
+/// The options of a process.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The name of this process in claims.
+    /// The process' name in claims.
     pub executor: String,
-    /// How long the claims of a process hold after its last heartbeat. While it holds claims, its heart beats every quarter of this.
+    /// How long the claims of a process hold after its last heartbeat. While it holds claims, it sends one every quarter of this.
     pub lease: Duration,
-    /// How often the sweeper looks.
+    /// Interval between sweeps.
     pub sweep_every: Duration,
-    /// How long a told task may stay unclaimed before its message is taken for lost.
+    /// How long a published task may stay unclaimed before it is published again.
     pub dispatch_grace: Duration,
-    /// How often a lane with a backlog is looked after. What its window holds beyond the slots has to last for so long.
+    /// Interval between refills of a lane with a backlog. The messages in the lane have to last for this time.
     pub dispatch_every: Duration,
-    /// Most tasks of a kind that one sweep acts on, and of a lane that are dispatched together.
+    /// Most tasks of a kind that one sweep acts on, and most tasks of a lane that are published together.
     pub sweep_tasks_max: u32,
-    /// For how long runs are kept after their end; none: for ever.
+    /// How long a run is kept after its end; `None` keeps it for ever.
     pub runs_kept: Option<Duration>,
-    /// How often runs that were kept for long enough are looked for.
+    /// Interval between removals of old runs.
     pub remove_every: Duration,
-    /// How often reservations are released of ended runs whose executor never reported: 30 s.
+    /// Interval between releases of reservations that ended runs still have for calls whose executor never reported.
     pub settle_every: Duration,
-    /// How much longer than the limit of its call an attempt may take to be reported, from its claim to the commit of its result:
-    /// 1 min. After that an ended run's reservation for it is released.
+    /// The time that an attempt may take in addition to its call, from its claim to the commit of its result. After that, the
+    /// reservation of an ended run for the attempt is released.
     pub report_margin: Duration,
-    /// Most runs removed at a time.
+    /// Most runs that are removed together.
     pub remove_runs_max: u32,
-    /// Plans made at the same time, for each tier.
+    /// Concurrent plans of each tier.
     pub plan_slots: usize,
-    /// Steps run at the same time, for each vendor and tier.
+    /// Concurrent steps of each vendor and tier.
     pub step_slots: usize,
     /// How long one fetch waits for a message.
     pub fetch_wait: Duration,
     /// Longest time for one plan.
     pub plan_time_max: Duration,
-    /// Pause after a first failed attempt; doubled for each further one.
+    /// Pause after the first failed attempt; it doubles with each further one.
     pub retry_pause: Duration,
-    /// Longest such pause that is not the vendor's own wish.
+    /// Longest such pause, unless the vendor asks for a longer one.
     pub retry_pause_max: Duration,
-    /// How many retries each worker is asked for.
+    /// Bounds on the retries of each worker.
     pub retries: RetryLimits,
-    /// Most commands decided and committed together, and most runs created together.
+    /// Most commands that are decided and committed together, and most runs that are created together.
     pub batch_commands_max: usize,
-    /// Most such batches under way at the same time, each of other runs. A store that syncs several commits together, such as
-    /// Postgres, gains from more than one.
+    /// Most concurrent batches of commands, each of other runs. More than one helps if the store syncs several commits together,
+    /// as Postgres does.
     pub batches_max: usize,
-    /// Most commands waiting to be decided, and most runs waiting to be created; further ones wait with their callers.
+    /// Most commands that wait for a batch, and most runs that wait to be created. Further callers wait.
     pub waiting_commands_max: usize,
-    /// Most runs that are remembered, so that they need not be loaded for each command.
-    pub known_runs_max: usize,
-    /// Most bytes that remembered runs take, roughly.
-    pub known_bytes_max: usize,
-    /// How long work under way may go on after the order to stop, before it is handed back.
+    /// Most runs in the run cache.
+    pub run_cache_runs_max: usize,
+    /// Most bytes of the run cache, estimated.
+    pub run_cache_bytes_max: usize,
+    /// How long work in flight may continue after the order to stop, before it is handed back.
     pub drain: Duration,
 }
 
@@ -138,8 +83,8 @@ impl Default for Options {
             batch_commands_max: 256,
             batches_max: 1,
             waiting_commands_max: 4096,
-            known_runs_max: 4096,
-            known_bytes_max: 64 << 20,
+            run_cache_runs_max: 4096,
+            run_cache_bytes_max: 64 << 20,
             drain: Duration::from_secs(10),
         }
     }

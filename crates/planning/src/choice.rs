@@ -4,24 +4,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures::future::BoxFuture;
 use podium_bundle::{LocalLimits, MANIFEST_FILE};
-use podium_conductor::DirectConductor;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use podium_domain::share::Share;
 use podium_ports::BoxError;
-use podium_ports::conductor::{
-    Abilities, Conductor, ConductorError, Conductors, PlanOutcome, PlanRequest, TextSink,
-};
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfiles;
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use podium_setup::settings::{Checker, Setting};
 use podium_setup::with_causes;
-use tokio_util::sync::CancellationToken;
 
-use crate::prepared::{Prepared, prepare};
+use crate::prepared::prepare;
 use crate::settings::{CONDUCTOR_NEXT, CONDUCTOR_NEXT_SHARE};
 
 /// The bundle for the demo's workers, relative to the project's folder.
@@ -208,24 +204,13 @@ pub struct Chosen {
     pub notice: Option<String>,
 }
 
-impl Chosen {
-    fn of(conductor: impl Conductor + 'static) -> Self {
-        Self { conductor: Arc::new(conductor), notice: None }
-    }
-
-    /// No planning, for processes that only read.
-    pub fn none(pool: &Arc<Pool>) -> Self {
-        Self::of(DirectConductor::to_safest(Arc::clone(pool)))
-    }
-}
-
 /// The services that conductors need to call remote models.
 #[derive(Clone)]
 pub struct Callees {
     /// Calls the pool's workers.
     pub vendors: Arc<dyn Vendors>,
-    /// Permits calls, in the same way as those of workers.
-    pub limiter: Arc<dyn Limiter>,
+    /// Permits calls, in the same way as those of workers. `None` if no conductor calls a model.
+    pub limiter: Option<Arc<dyn Limiter>>,
 }
 
 /// Builds the conductor. `open_bundle` loads a model with at most `limits`.
@@ -262,22 +247,16 @@ pub async fn choose_all(
         Some((next, share)) => {
             let next = choose(next, pool, callees, open_bundle, limits).await?;
             notices.extend(next.notice);
-            rollout(current.conductor, next.conductor, *share)?
+            check_ids(current.conductor.id(), next.conductor.id())?;
+            Conductors::with_next(current.conductor, next.conductor, *share)
         }
     };
     Ok(ChosenAll { conductors, notices })
 }
 
-/// Two conductors, of which the next one gets a share of the runs. Runs record a conductor by its id, so the ids must differ.
-fn rollout(
-    current: Arc<dyn Conductor>,
-    next: Arc<dyn Conductor>,
-    share: Share,
-) -> Result<Conductors, SameConductor> {
-    if current.id() == next.id() {
-        return Err(SameConductor { id: next.id().to_owned() });
-    }
-    Ok(Conductors::with_next(current, next, share))
+/// Runs record a conductor by its id, so the ids of two conductors must differ.
+fn check_ids(current: &str, next: &str) -> Result<(), SameConductor> {
+    if current == next { Err(SameConductor { id: next.to_owned() }) } else { Ok(()) }
 }
 
 /// The bundle that `auto` selects, or the reason why it selects none.
@@ -297,75 +276,17 @@ pub fn demo_bundle(pool: &Pool, open_bundle: Option<OpenBundle>) -> Result<&'sta
     }
 }
 
-/// Represents a conductor of another process by its id and abilities, without using a model.
-pub struct Elsewhere {
-    id: String,
-    abilities: Abilities,
-    /// The conductor itself if it needs no model.
-    here: Option<Arc<dyn Conductor>>,
-}
-
-impl Elsewhere {
-    /// The same for a process that never plans.
-    #[must_use]
-    pub fn without_plans(self) -> Self {
-        Self { here: None, ..self }
-    }
-}
-
-#[async_trait]
-impl Conductor for Elsewhere {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.abilities
-    }
-
-    async fn plan(
-        &self,
-        _request: &PlanRequest,
-        _text: TextSink<'_>,
-        _stop: &CancellationToken,
-    ) -> Result<PlanOutcome, ConductorError> {
-        Err(ConductorError::Unavailable("this process does not plan".into()))
-    }
-
-    fn plan_at_once(&self, request: &PlanRequest) -> Option<PlanOutcome> {
-        self.here.as_ref()?.plan_at_once(request)
-    }
-}
-
-/// Describes the conductors of other processes; `here` decides which of them this process keeps.
-pub async fn describe_all(
-    choices: &ConductorChoices,
-    pool: &Arc<Pool>,
-    callees: &Callees,
-    here: fn(Elsewhere) -> Elsewhere,
-) -> Result<Conductors, ChooseError> {
-    let current: Arc<dyn Conductor> = Arc::new(here(describe(&choices.current, pool, callees).await?));
+/// Describes the conductors of other processes. Those that need no model are in this process, too.
+pub fn describe_all(choices: &ConductorChoices, pool: &Arc<Pool>) -> Result<ConductorProfiles, ChooseError> {
+    // For a bundle only the manifest is read, not the weights.
+    let describe = |choice| Ok::<_, ChooseError>(prepare(choice, pool, Place::Elsewhere)?.profile());
+    let current = describe(&choices.current)?;
     match &choices.next {
         None => Ok(current.into()),
         Some((next, share)) => {
-            let next = Arc::new(here(describe(next, pool, callees).await?));
-            Ok(rollout(current, next, *share)?)
+            let next = describe(next)?;
+            check_ids(current.id(), next.id())?;
+            Ok(ConductorProfiles::with_next(current, next, *share))
         }
     }
-}
-
-/// The id and abilities of a conductor of another process. For a bundle only the manifest is read, not the weights.
-async fn describe(
-    choice: &ConductorChoice,
-    pool: &Arc<Pool>,
-    callees: &Callees,
-) -> Result<Elsewhere, ChooseError> {
-    let prepared = prepare(choice, pool, Place::Elsewhere)?;
-    if let Prepared::Bundle { id, abilities, .. } = prepared {
-        return Ok(Elsewhere { id, abilities, here: None });
-    }
-    let needs_no_model = matches!(prepared, Prepared::Plain { .. });
-    let conductor = prepared.start(pool, callees, LocalLimits::default()).await?.conductor;
-    let (id, abilities) = (conductor.id().to_owned(), conductor.abilities());
-    Ok(Elsewhere { id, abilities, here: needs_no_model.then_some(conductor) })
 }

@@ -7,8 +7,8 @@ mod prepared;
 mod settings;
 
 pub use choice::{
-    Callees, ChooseError, Chosen, ChosenAll, ConductorChoice, ConductorChoices, Elsewhere, OpenBundle, Place,
-    choose, choose_all, demo_bundle, describe_all,
+    Callees, ChooseError, Chosen, ChosenAll, ConductorChoice, ConductorChoices, OpenBundle, Place, choose,
+    choose_all, demo_bundle, describe_all,
 };
 pub use hardware::HARDWARE;
 pub use settings::{

@@ -11,6 +11,7 @@ use podium_domain::policy::{FailedStep, STEPS_MAX};
 use podium_domain::pool::{Pool, UnknownWorker, Worker};
 use podium_ports::BoxError;
 use podium_ports::conductor::{Abilities, Conductor};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::vendor::Vendors;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 
@@ -79,6 +80,17 @@ impl Prepared {
         }
     }
 
+    /// What a process knows of the conductor that does not load or call its model.
+    pub(super) fn profile(self) -> ConductorProfile {
+        match self {
+            Self::Plain { conductor, .. } => ConductorProfile::of(conductor),
+            Self::Called { model, .. } => {
+                ConductorProfile::new(RemoteConductor::id_of(&model), RemoteOptions::default().abilities)
+            }
+            Self::Bundle { id, abilities, .. } => ConductorProfile::new(id, abilities),
+        }
+    }
+
     /// Builds the conductor. A bundle's model is loaded with at most `limits`.
     pub(super) async fn start(
         self,
@@ -92,7 +104,12 @@ impl Prepared {
                 let vendors = vendors.unwrap_or_else(|| Arc::clone(&callees.vendors));
                 let options =
                     RemoteOptions { waiting_max: limits.waiting_max.get(), ..RemoteOptions::default() };
-                let calls = (vendors, Arc::clone(&callees.limiter));
+                let Some(limiter) = callees.limiter.clone() else {
+                    let (name, source) =
+                        (RemoteConductor::id_of(&model), "this process has no limiter".into());
+                    return Err(ChooseError::Unusable { name, source });
+                };
+                let calls = (vendors, limiter);
                 let conductor = RemoteConductor::new(calls, *model, Arc::clone(pool), options);
                 Ok(Chosen { conductor: Arc::new(conductor), notice })
             }

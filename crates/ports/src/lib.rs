@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod cache;
 pub mod clock;
 pub mod conductor;
+pub mod conductor_profile;
 pub mod limiter;
 pub mod live;
 pub mod queue;

@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 
 use podium_cluster::{
-    ClusterError, Connections, EXECUTOR, EXECUTOR_GROUPS, Parts, Process, ProcessSettings, Program,
-    main as run_program,
+    ClusterError, Connections, EXECUTOR, EXECUTOR_GROUPS, Process, ProcessSettings, Program, Role,
+    main as run_program, options,
 };
-use podium_engine::Roles;
+use podium_engine::{Engine, Parts, Work};
 use podium_planning::{Place, describe_all};
 use podium_setup::settings::ProgramKeys;
 
@@ -16,6 +16,14 @@ const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     about: "An executor of a Podium cluster: calls the vendors' models for the steps of each run.",
 };
+
+/// The ports and the work of an executor.
+pub struct ExecutorParts {
+    /// The ports of every process.
+    pub parts: Parts,
+    /// The calls of workers.
+    pub work: Work,
+}
 
 /// The executor's keys.
 pub fn keys() -> ProgramKeys {
@@ -28,7 +36,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs the process as `program`, with some adapters replaced by `replace`: for measurements and tests.
-pub fn main_with(program: Program, replace: fn(Parts) -> Parts) -> ExitCode {
+pub fn main_with(program: Program, replace: fn(ExecutorParts) -> ExecutorParts) -> ExitCode {
     let check = |sources| ProcessSettings::check(sources, program.name, Place::Elsewhere);
     run_program(&program, &keys(), check, |settings| serve(program, settings, replace))
 }
@@ -37,14 +45,16 @@ pub fn main_with(program: Program, replace: fn(Parts) -> Parts) -> ExitCode {
 async fn serve(
     program: Program,
     settings: ProcessSettings,
-    replace: fn(Parts) -> Parts,
+    replace: fn(ExecutorParts) -> ExecutorParts,
 ) -> Result<(), ClusterError> {
     let mut process = Process::start(&program, &settings).await?;
     let cluster = settings.cluster;
-    let connections = process.start_up(Connections::open(&cluster, Roles::EXECUTOR)).await?;
+    let connections = process.start_up(Connections::open(&cluster, Role::Executor)).await?;
     // Runs name their conductor, but planners use it.
-    let (pool, callees) = (connections.pool(), connections.callees());
-    let conductors = describe_all(&cluster.conductors, pool, &callees, |described| described).await?;
-    let engine = connections.engine_with(&cluster, conductors.clone(), replace);
-    process.run(connections, engine, conductors, Roles::EXECUTOR).await
+    let conductors = describe_all(&cluster.conductors, connections.pool())?;
+    let parts = connections.parts(&cluster, conductors);
+    let work = Work { plan: None, execute: connections.call_parts() };
+    let ExecutorParts { parts, work } = replace(ExecutorParts { parts, work });
+    let engine = Engine::new(parts, options(&cluster));
+    process.run(connections, engine, work).await
 }

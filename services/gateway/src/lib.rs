@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    ClusterError, Connections, GATEWAY, Program, engine_failure, first_signal, instance,
+    ClusterError, Connections, GATEWAY, Program, Role, engine_failure, first_signal, instance,
     main_with_inspection as run_program, stop_or_second_signal,
 };
-use podium_engine::Roles;
-use podium_planning::{Elsewhere, describe_all};
+use podium_engine::Work;
+use podium_planning::describe_all;
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_server::{Authenticator, CellRouter, Listeners};
 use podium_setup::Signals;
 use podium_telemetry::{MetricsPage, Process};
@@ -49,10 +50,11 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
     let metrics_page = MetricsPage::bind(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, metrics_page)?;
-    let mut connections = signals.or_end(Connections::open(&cluster, Roles::NONE)).await?;
-    let here = if cluster.plan_at_once { |described| described } else { Elsewhere::without_plans };
-    let (pool, callees) = (connections.pool(), connections.callees());
-    let conductors = describe_all(&cluster.conductors, pool, &callees, here).await?;
+    let mut connections = signals.or_end(Connections::open(&cluster, Role::Gateway)).await?;
+    let mut conductors = describe_all(&cluster.conductors, connections.pool())?;
+    if !cluster.plan_at_once {
+        conductors = conductors.map(ConductorProfile::without_plans);
+    }
     let engine = connections.engine(&cluster, conductors);
     let auth = Authenticator::new(connections.accounts(), connections.clock(), keys_required);
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
@@ -70,7 +72,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
         let stopping = stopping.clone();
-        async move { engine.work(Roles::NONE, stopping).await }
+        async move { engine.work(Work::default(), stopping).await }
     });
     let failure = async {
         tokio::select! {

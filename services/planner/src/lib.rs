@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use podium_bundle::hardware::GpuError;
 use podium_cluster::{
-    ClusterError, Connections, PLANNER, PLANNER_GROUPS, Process, ProcessSettings, Program,
+    ClusterError, Connections, PLANNER, PLANNER_GROUPS, Process, ProcessSettings, Program, Role,
     main_with_inspection as run_program,
 };
-use podium_engine::Roles;
+use podium_engine::Work;
 use podium_planning::{OpenBundle, Place, choose_all};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_setup::settings::ProgramKeys;
 use tracing::warn;
 
@@ -41,7 +42,7 @@ pub fn main() -> ExitCode {
 async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
     let mut process = Process::start(&PROGRAM, &settings).await?;
     let cluster = settings.cluster;
-    let connections = process.start_up(Connections::open(&cluster, Roles::PLANNER)).await?;
+    let connections = process.start_up(Connections::open(&cluster, Role::Planner)).await?;
     let (pool, callees) = (connections.pool(), connections.callees());
     let choosing = choose_all(&cluster.conductors, pool, &callees, OPEN_BUNDLE, cluster.local);
     let chosen = match process.start_up(choosing).await {
@@ -54,8 +55,8 @@ async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
     for notice in chosen.notices {
         warn!("{notice}");
     }
-    let engine = connections.engine(&cluster, chosen.conductors.clone());
-    process.run(connections, engine, chosen.conductors, Roles::PLANNER).await
+    let engine = connections.engine(&cluster, ConductorProfile::of_all(&chosen.conductors));
+    process.run(connections, engine, Work { plan: Some(chosen.conductors), execute: None }).await
 }
 
 /// Reports the devices that would compute a local model, or that the GPU is missing.

@@ -3,15 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use podium_domain::conversation::Conversation;
 use podium_domain::ids::VendorId;
+use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, LoopEnded, Options, Parts, Roles};
+use podium_engine::{CallParts, Engine, LoopEnded, Options, Parts, Work};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
-use podium_planning::{Callees, Chosen, ChosenAll};
+use podium_planning::{Callees, ConductorChoice, ConductorChoices};
 use podium_ports::BoxError;
-use podium_ports::cache::{CacheOptions, StepCache};
+use podium_ports::cache::StepCache;
 use podium_ports::clock::Clock;
-use podium_ports::conductor::Conductors;
+use podium_ports::conductor::{ConductorError, Conductors, PlanOutcome, TextSink};
+use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
+use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::{RandomIds, SystemClock};
@@ -33,7 +37,8 @@ pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
 /// An engine in this process with its adapters.
 pub(crate) struct Embedded {
     engine: Engine,
-    conductors: Conductors,
+    /// The engine's work; none if it only reads.
+    work: Work,
     notices: Vec<String>,
     /// Vendors whose keys are all missing.
     keyless: Vec<VendorId>,
@@ -74,7 +79,7 @@ impl Embedded {
     /// An engine on the data folder of the settings. It continues the runs that a dead process left there.
     pub(crate) async fn start(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
-        let embedded = Self::build(settings, Data::kept(&settings.data)?, workers, Planning::Chosen).await?;
+        let embedded = Self::build(settings, Data::kept(&settings.data)?, workers).await?;
         // The lock on the data folder guarantees that no other process works on these runs.
         embedded.engine.take_over().await?;
         Ok(embedded.working())
@@ -88,39 +93,46 @@ impl Embedded {
     /// The same without loops: only planning works.
     pub(crate) async fn start_idle(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
-        Self::build(settings, Data::thrown()?, workers, Planning::Chosen).await
+        Self::build(settings, Data::thrown()?, workers).await
     }
 
-    /// An engine on the data folder of the settings, only for reading.
+    /// An engine on the data folder of the settings that only reads: it neither plans nor runs anything.
     pub(crate) async fn open_to_read(settings: &Settings) -> Result<Self, Error> {
         let workers = Workers::unopened(pool::read(&settings.pool)?);
-        Self::build(settings, Data::kept(&settings.data)?, workers, Planning::None).await
+        let choices = ConductorChoices::one(ConductorChoice::Direct(None));
+        let conductors = podium_planning::describe_all(&choices, workers.pool())?;
+        Self::open(settings, Data::kept(&settings.data)?, workers, conductors).await
     }
 
-    async fn build(
-        settings: &Settings,
-        data: Data,
-        workers: Workers,
-        planning: Planning,
-    ) -> Result<Self, Error> {
-        let pool = Arc::clone(workers.pool());
-        let vendors = HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
+    async fn build(settings: &Settings, data: Data, workers: Workers) -> Result<Self, Error> {
+        let pool = workers.pool();
+        let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
         let mut notices = notices(&workers, &vendors);
         let keyless = vendors.without_keys().cloned().collect();
         let vendors: Arc<dyn Vendors> = Arc::new(vendors);
-        let limiter = Arc::new(MemoryLimiter::new(Arc::new(SystemClock)));
-        let callees = Callees { vendors, limiter };
-        let chosen = match planning {
-            Planning::Chosen => {
-                let (choices, limits) = (&settings.conductors, settings.local);
-                podium_planning::choose_all(choices, &pool, &callees, OPEN_BUNDLE, limits).await?
-            }
-            Planning::None => {
-                ChosenAll { conductors: Chosen::none(&pool).conductor.into(), notices: Vec::new() }
-            }
-        };
+        let limiter: Arc<dyn Limiter> = Arc::new(MemoryLimiter::new(Arc::new(SystemClock)));
+        let callees = Callees { vendors: Arc::clone(&vendors), limiter: Some(Arc::clone(&limiter)) };
+        let (choices, limits) = (&settings.conductors, settings.local);
+        let chosen = podium_planning::choose_all(choices, pool, &callees, OPEN_BUNDLE, limits).await?;
         notices.extend(chosen.notices);
-        let conductors = chosen.conductors;
+        let cache = settings.step_cache.map(|options| -> Arc<dyn StepCache> {
+            Arc::new(MemoryCache::new(Arc::new(SystemClock), options))
+        });
+        let calls = CallParts { limiter, cache, vendors };
+        let profiles = ConductorProfile::of_all(&chosen.conductors);
+        let work = Work { plan: Some(chosen.conductors), execute: Some(calls) };
+        let embedded = Self::open(settings, data, workers, profiles).await?;
+        Ok(Self { work, notices, keyless, ..embedded })
+    }
+
+    /// An engine without work.
+    async fn open(
+        settings: &Settings,
+        data: Data,
+        workers: Workers,
+        conductors: ConductorProfiles,
+    ) -> Result<Self, Error> {
+        let pool = Arc::clone(workers.pool());
         let options = Options {
             executor: instance(),
             plan_slots: settings.plan_slots(),
@@ -130,22 +142,42 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let step_cache = settings.step_cache;
-        let parts = parts(store.clone(), callees, conductors.clone(), step_cache, pool, options.step_slots);
-        let engine = Engine::new(parts, options);
-        let (stop, loops) = (CancellationToken::new(), JoinSet::new());
-        Ok(Self { engine, conductors, notices, keyless, stop, loops, store, workers, _data: data })
+        let engine = Engine::new(parts(store.clone(), conductors, pool, &options), options);
+        Ok(Self {
+            engine,
+            work: Work::default(),
+            notices: Vec::new(),
+            keyless: Vec::new(),
+            stop: CancellationToken::new(),
+            loops: JoinSet::new(),
+            store,
+            workers,
+            _data: data,
+        })
     }
 
     fn working(mut self) -> Self {
-        let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.loops.spawn(async move { engine.work(Roles::ALL, stop).await });
+        let (engine, work, stop) = (self.engine.clone(), self.work.clone(), self.stop.clone());
+        self.loops.spawn(async move { engine.work(work, stop).await });
         self
     }
 
     /// The engine.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Plans a question with the current conductor. Nothing is run or stored.
+    pub(crate) async fn plan(
+        &self,
+        conversation: &Conversation,
+        policy: Policy,
+        text: TextSink<'_>,
+    ) -> Result<PlanOutcome, ConductorError> {
+        match &self.work.plan {
+            Some(conductors) => self.engine.plan(conductors.current(), conversation, policy, text).await,
+            None => Err(ConductorError::Absent { id: self.engine.conductor_id().to_owned() }),
+        }
     }
 
     /// The check of callers' keys.
@@ -186,21 +218,13 @@ impl Embedded {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
-        for conductor in self.conductors.all() {
+        for conductor in self.work.plan.iter().flat_map(Conductors::all) {
             conductor.shut_down().await;
         }
         drop(self.engine);
         self.store.close().await;
         self.workers.close().await;
     }
-}
-
-/// The conductor of an engine.
-enum Planning {
-    /// The conductor of the settings.
-    Chosen,
-    /// No planning.
-    None,
 }
 
 fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
@@ -225,27 +249,15 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 
-fn parts(
-    store: Store,
-    callees: Callees,
-    conductors: Conductors,
-    step_cache: Option<CacheOptions>,
-    pool: Arc<Pool>,
-    step_slots: usize,
-) -> Parts {
-    let Callees { vendors, limiter } = callees;
+fn parts(store: Store, conductors: ConductorProfiles, pool: Arc<Pool>, options: &Options) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let cache = |options| Arc::new(MemoryCache::new(Arc::new(SystemClock), options)) as Arc<dyn StepCache>;
     // A lane holds more messages than it has slots, so that no slot waits for the store.
-    let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * step_slots);
+    let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * options.step_slots);
     let queue_options = QueueOptions { lane_messages_max, ..QueueOptions::default() };
     Parts {
         store: Arc::new(store),
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), queue_options)),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
-        limiter,
-        cache: step_cache.map(cache),
-        vendors,
         conductors,
         clock,
         ids: Arc::new(RandomIds),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_cluster::{EXECUTOR, Parts, Program};
+use podium_cluster::{EXECUTOR, Program};
+use podium_executor::ExecutorParts;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 
 const PROGRAM: Program = Program {
@@ -16,7 +17,12 @@ const PROGRAM: Program = Program {
 
 /// Runs the process.
 pub(crate) fn main() -> ExitCode {
-    podium_executor::main_with(PROGRAM, |parts| Parts { queue: Arc::new(Panicking(parts.queue)), ..parts })
+    podium_executor::main_with(PROGRAM, panicking)
+}
+
+fn panicking(mut executor: ExecutorParts) -> ExecutorParts {
+    executor.parts.queue = Arc::new(Panicking(executor.parts.queue));
+    executor
 }
 
 /// A queue that panics instead of delivering a task.

@@ -7,9 +7,10 @@ use std::sync::{Arc, Once};
 use std::task::{Context, Poll, Waker};
 
 use podium_domain::pool::Pool;
-use podium_engine::{Engine, Options, Parts, Roles};
+use podium_engine::{CallParts, Engine, Options, Parts, Work};
 use podium_ports::cache::StepCache;
-use podium_ports::conductor::Conductor;
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_testkit::SeededIds;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,7 @@ use crate::live::SimLive;
 use crate::queue::SimQueue;
 use crate::simulation::Order;
 use crate::store::SimStore;
+use crate::troubles::Roles;
 use crate::vendor::SimVendors;
 use crate::world::{Link, World};
 
@@ -103,12 +105,15 @@ impl Node {
         self.lives += 1;
         // The runtime returns after every poll, so that a turn can be one poll long.
         let runtime = Builder::new_current_thread().event_interval(1).on_thread_park(notice_idle).build()?;
+        let conductors = self.conductors();
         let engine = {
             let _inside = runtime.enter();
-            Engine::new(self.parts(), self.options())
+            Engine::new(self.parts(&conductors), self.options())
         };
+        let work = self.work(conductors);
         let stop = CancellationToken::new();
-        runtime.spawn(live(engine.clone(), self.link.clone(), self.config.clone(), stop.clone(), self.lives));
+        let life = Life { link: self.link.clone(), is_alone: self.config.is_alone, number: self.lives };
+        runtime.spawn(life.live(engine.clone(), work, stop.clone()));
         self.process = Some(Process { runtime, engine, stop });
         self.link.world.lock().ready.insert(self.link.node);
         Ok(())
@@ -118,22 +123,33 @@ impl Node {
         Options { executor: format!("node-{}.{}", self.link.node, self.lives), ..self.config.options.clone() }
     }
 
-    fn parts(&self) -> Parts {
+    fn conductors(&self) -> Conductors {
+        let (link, pool) = (self.link.clone(), Arc::clone(&self.config.pool));
+        let conductor: Arc<dyn Conductor> = Arc::new(SimConductor { link, pool });
+        conductor.into()
+    }
+
+    fn work(&self, conductors: Conductors) -> Work {
+        let (link, Roles { plan, execute }) = (|| self.link.clone(), self.config.roles);
+        let calls = CallParts {
+            limiter: Arc::new(SimLimiter(link())),
+            cache: self.config.has_cache.then(|| -> Arc<dyn StepCache> { Arc::new(SimCache(link())) }),
+            vendors: Arc::new(SimVendors(link())),
+        };
+        Work { plan: plan.then_some(conductors), execute: execute.then_some(calls) }
+    }
+
+    fn parts(&self, conductors: &Conductors) -> Parts {
         let link = || self.link.clone();
         let life = self.config.seed ^ ((self.link.node as u64 + 1) << 56) ^ (self.lives << 48);
-        let pool = Arc::clone(&self.config.pool);
-        let conductor: Arc<dyn Conductor> = Arc::new(SimConductor { link: link(), pool: Arc::clone(&pool) });
         Parts {
             store: Arc::new(SimStore(link())),
             queue: Arc::new(SimQueue(link())),
             live: Arc::new(SimLive(link())),
-            limiter: Arc::new(SimLimiter(link())),
-            cache: self.config.has_cache.then(|| -> Arc<dyn StepCache> { Arc::new(SimCache(link())) }),
-            vendors: Arc::new(SimVendors(link())),
-            conductors: conductor.into(),
+            conductors: ConductorProfile::of_all(conductors),
             clock: Arc::new(NodeClock(link())),
             ids: Arc::new(SeededIds::new(life)),
-            pool,
+            pool: Arc::clone(&self.config.pool),
         }
     }
 
@@ -194,14 +210,24 @@ impl Node {
     }
 }
 
-/// The work of a process, as in `main`.
-async fn live(engine: Engine, link: Link, config: NodeConfig, stop: CancellationToken, life: u64) {
-    while config.is_alone && engine.take_over().await.is_err() {
-        link.pause(500).await;
+/// A process of a node.
+struct Life {
+    link: Link,
+    is_alone: bool,
+    number: u64,
+}
+
+impl Life {
+    /// The work of the process, as in `main`.
+    async fn live(self, engine: Engine, work: Work, stop: CancellationToken) {
+        while self.is_alone && engine.take_over().await.is_err() {
+            self.link.pause(500).await;
+        }
+        let worked = engine.work(work, stop).await;
+        assert_eq!(worked, Ok(()), "a loop ended");
+        let stopped = Order::Stopped { node: self.link.node, life: self.number };
+        self.link.world.lock().orders.push_back(stopped);
     }
-    let worked = engine.work(config.roles, stop).await;
-    assert_eq!(worked, Ok(()), "a loop ended");
-    link.world.lock().orders.push_back(Order::Stopped { node: link.node, life });
 }
 
 /// The end of a turn.

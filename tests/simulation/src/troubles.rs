@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use podium_engine::{Options, Roles};
+use podium_engine::Options;
 
 use crate::clocks::{AHEAD_MS_MAX, WallClock};
 use crate::dice::Dice;
@@ -26,6 +26,20 @@ pub(crate) struct Rates {
     pub(crate) conductor_fault: u64,
     pub(crate) limiter_refuses: u64,
     pub(crate) row_locked: u64,
+}
+
+/// The work of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Roles {
+    pub(crate) plan: bool,
+    pub(crate) execute: bool,
+}
+
+impl Roles {
+    const ALL: Self = Self { plan: true, execute: true };
+    const GATEWAY: Self = Self { plan: false, execute: false };
+    const PLANNER: Self = Self { plan: true, execute: false };
+    const EXECUTOR: Self = Self { plan: false, execute: true };
 }
 
 /// The configuration and the faults of one world.
@@ -92,8 +106,7 @@ fn a_cluster(dice: &mut Dice) -> Vec<Roles> {
         0 => vec![Roles::ALL],
         1..5 => vec![Roles::ALL; dice.index(3) + 2],
         _ => {
-            let gateway = Roles { plan: false, execute: false };
-            let mut nodes = vec![gateway, Roles::PLANNER, Roles::EXECUTOR, Roles::EXECUTOR];
+            let mut nodes = vec![Roles::GATEWAY, Roles::PLANNER, Roles::EXECUTOR, Roles::EXECUTOR];
             if dice.chance(500) {
                 nodes.push(Roles::PLANNER);
             }
@@ -177,8 +190,8 @@ fn some_options(dice: &mut Dice) -> Options {
         batch_commands_max: dice.index(16) + 1,
         batches_max: dice.index(3) + 1,
         waiting_commands_max: 64,
-        known_runs_max: if dice.chance(300) { 3 } else { 4096 },
-        known_bytes_max: 64 << 20,
+        run_cache_runs_max: if dice.chance(300) { 3 } else { 4096 },
+        run_cache_bytes_max: 64 << 20,
         drain: Duration::from_millis(dice.between(0, 4_000)),
         ..Options::default()
     }

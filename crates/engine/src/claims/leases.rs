@@ -16,7 +16,7 @@ use podium_ports::store::{Hold, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::options::Parts;
+use crate::parts::Parts;
 
 /// Heartbeats in the time of a lease. Three in a row may fail before the lease expires.
 const HEARTBEATS: u32 = 4;

@@ -1,183 +1,197 @@
-//! Carrying out a batch: it takes the runs that it touches from memory or reads them in one query, decides in memory and writes
-//! all of it in one commit.
+//! Carries out a batch: takes its runs from the run cache or loads them with one query, decides in memory and writes all changes
+//! in one commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
-use podium_domain::run::{AttemptOutcome, Effect, Run, Task, TaskRef, TaskState};
+use podium_domain::run::{Effect, Run, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_ports::live::Signal;
 use podium_ports::store::{Commit, StoreError, Unwritten};
-use tokio::sync::Mutex;
-use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::apart::Apart;
-use super::decide::{Change, Decided, InHand, decide_all};
-use super::{CONFLICTS_MAX, CommandError, Request};
+use super::decide::{Change, Decided, Subject, decide_all};
+use super::follow_up::{Committed, FollowUps};
+use super::refused_runs::RefusedRuns;
+use super::request::{CONFLICTS_MAX, CommandError, HeldMessage, Request};
+use super::run_cache::RunCache;
+use super::unreadable::UnreadableRuns;
 use crate::claims::leases::Holds;
-use crate::commit::run_cache::Known;
-use crate::lanes::publisher::Dispatch;
+use crate::lanes::publisher::Publisher;
 use crate::metrics::{Metrics, Stage};
-use crate::options::Parts;
-use crate::upkeep::unreadable::Unreadable;
+use crate::parts::Parts;
 
-/// Batches whose messages and signals are on their way while later ones are decided.
-const FOLLOW_UPS_MAX: usize = 32;
-
-/// What commands are carried out with.
-#[derive(Clone)]
-pub(crate) struct Sides {
+/// The components that a batch needs.
+pub(crate) struct WriterParts {
     pub(crate) parts: Parts,
-    pub(crate) dispatch: Dispatch,
-    pub(crate) holds: Holds,
-    pub(crate) known: Known,
-    pub(crate) unreadable: Unreadable,
+    pub(crate) publisher: Publisher,
+    pub(crate) leases: Holds,
+    pub(crate) run_cache: RunCache,
+    pub(crate) unreadable: UnreadableRuns,
     pub(crate) metrics: Metrics,
 }
 
-/// Carries out batches. Several may be under way, of different runs.
-pub(super) struct Writer {
-    sides: Sides,
-    apart: Apart,
-    /// What has been committed, and has still to be told.
-    follow_ups: Mutex<JoinSet<()>>,
+/// Carries out batches. Several may be in flight, of different runs.
+pub(super) struct BatchWriter {
+    parts: Parts,
+    publisher: Publisher,
+    run_cache: RunCache,
+    unreadable: UnreadableRuns,
+    metrics: Metrics,
+    refused_runs: RefusedRuns,
+    follow_ups: FollowUps,
 }
 
-impl Writer {
-    pub(super) fn new(sides: Sides) -> Self {
-        Self { sides, apart: Apart::default(), follow_ups: Mutex::default() }
+impl BatchWriter {
+    pub(super) fn new(parts: WriterParts) -> Self {
+        let WriterParts { parts, publisher, leases, run_cache, unreadable, metrics } = parts;
+        let follow_ups = FollowUps::new(Arc::clone(&parts.live), publisher.clone(), leases);
+        let refused_runs = RefusedRuns::default();
+        Self { parts, publisher, run_cache, unreadable, metrics, refused_runs, follow_ups }
     }
 
-    /// Returns once all is told.
+    /// Returns once all follow-ups of its commits are done.
     pub(super) async fn finish(&self) {
-        let mut follow_ups = self.follow_ups.lock().await;
-        while follow_ups.join_next().await.is_some() {}
+        self.follow_ups.finish().await;
     }
 
-    /// The runs that are written apart.
-    pub(super) fn apart(&self) -> &Apart {
-        &self.apart
+    pub(super) fn refused_runs(&self) -> &RefusedRuns {
+        &self.refused_runs
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.sides.parts.clock.now()
+        self.parts.clock.now()
     }
 
-    /// Answers every request but those that it returns: they are to be carried out anew, the runs in [`Self::apart`] alone.
+    /// Answers every request except those that it returns. They are to be carried out again, those of [`Self::refused_runs`] alone.
     pub(super) async fn carry_out(&self, mut requests: Vec<Request>) -> Vec<Request> {
         let mut put_off = Vec::new();
         for _ in 0..CONFLICTS_MAX {
-            requests = match self.try_once(requests, &mut put_off).await {
-                again if again.is_empty() => return put_off,
-                again => again,
-            };
-            debug!(commands = requests.len(), "deciding anew on what the store says");
+            requests = self.try_once(requests, &mut put_off).await;
+            if requests.is_empty() {
+                return put_off;
+            }
+            debug!(commands = requests.len(), "commands are decided again on the stored runs");
         }
         for request in requests {
-            let _ = request.reply.send(Err(CommandError::Contended));
+            request.answer(Err(CommandError::Contended));
         }
         put_off
     }
 
-    /// Decides and commits. Returns the requests to be decided anew: another process has changed their runs meanwhile, or may
-    /// have. Of these runs nothing is remembered any more.
+    /// Decides and commits. Returns the requests to decide again, because another process has committed to their runs, or may have.
+    /// These runs are not in the run cache any more.
     async fn try_once(&self, requests: Vec<Request>, put_off: &mut Vec<Request>) -> Vec<Request> {
-        let (requests, mut runs) = match self.take_in_hand(requests).await {
-            Ok(taken) => taken,
-            Err((requests, error)) => return refuse_all(requests, error),
+        let ids = unique(requests.iter().map(|request| request.run));
+        let Loaded { mut subjects, damaged } = match self.load(ids).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                refuse_all(requests, error);
+                return Vec::new();
+            }
         };
-        let now = self.sides.parts.clock.now();
-        let messages = Messages::of(&requests);
-        let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut runs, now);
-        let known = &self.sides.known;
-        for request in &again {
-            known.forget(request.run);
-        }
+        let requests = answer_missing(requests, &subjects, &damaged);
+        let now = self.now();
+        let messages = HeldMessages::of(&requests);
+        let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut subjects, now);
+        again.iter().for_each(|request| self.run_cache.forget(request.run));
         let mut changed = Vec::with_capacity(changes.len());
-        for (id, Change { events, mut effects }) in changes {
-            if let Some(InHand { run, booked, .. }) = runs.remove(&id) {
-                let kept = messages.put_back(&run, &self.sides.parts.pool, now);
-                effects
-                    .retain(|effect| !matches!(effect, Effect::Dispatch { task, .. } if kept.contains(task)));
-                changed.push((self.sides.dispatch.commit(run, events, &kept).charged(booked), effects));
+        for (id, change) in changes {
+            if let Some(subject) = subjects.remove(&id) {
+                changed.push(self.commit_of(subject, change, &messages, now));
             }
         }
-        // Those of which budgets have to be asked are last.
-        changed.sort_by_key(|(commit, _)| commit.booking().is_some());
-        let (commits, effects): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
-        let (commands, began) = (requests.len(), self.sides.parts.clock.now());
-        let committed = self.write(&commits).await;
-        let outcomes = match committed {
+        // Commits that book something come last: only they involve budgets.
+        changed.sort_by_key(|committed| committed.commit.booking().is_some());
+        let (commits, effects): (Vec<_>, Vec<_>) =
+            changed.into_iter().map(|Committed { commit, effects }| (commit, effects)).unzip();
+        let (commands, began) = (requests.len(), self.now());
+        let outcomes = match self.write(&commits).await {
             Ok(outcomes) => outcomes,
             Err(error) => {
                 put_off.extend(self.fail(requests, &commits, error));
                 return again;
             }
         };
-        let mut after: HashMap<_, _> =
-            runs.into_iter().map(|(id, in_hand)| (id, Arc::new(in_hand.run))).collect();
-        let (mut follow_ups, mut shortages) = (Vec::with_capacity(commits.len()), HashMap::new());
+        let unchanged = subjects.into_iter().map(|(id, subject)| (id, Arc::new(subject.run)));
+        let (mut after, mut written, mut shortages) =
+            (unchanged.collect::<HashMap<_, _>>(), Vec::new(), HashMap::new());
         for ((commit, effects), outcome) in commits.into_iter().zip(effects).zip(outcomes) {
-            match outcome {
+            let run = Arc::clone(&commit.after);
+            match self.note(&commit, outcome) {
                 Ok(()) => {
-                    let run = Arc::clone(&commit.after);
-                    known.note(&run);
-                    self.apart.passed(run.id());
-                    self.sides.metrics.happened(&run, &commit.events);
                     after.insert(run.id(), run);
-                    follow_ups.push((commit, effects));
+                    written.push(Committed { commit, effects });
                 }
-                Err(unwritten) => {
-                    known.forget(commit.after.id());
-                    self.apart.passed(commit.after.id());
-                    if let Unwritten::OverBudget(shortage) = unwritten {
-                        self.sides.metrics.refused(Stage::Run, &shortage);
-                        shortages.insert(commit.after.id(), shortage);
-                    }
-                }
+                Err(shortage) => shortages.extend(shortage.map(|shortage| (run.id(), shortage))),
             }
         }
-        self.follow_up(follow_ups).await;
+        self.follow_ups.follow_up(written).await;
         again.extend(answer_all(requests, &after));
-        let took = self.sides.parts.clock.now().since(began);
-        self.sides.metrics.committed(commands, again.len(), took);
+        self.metrics.committed(commands, again.len(), self.now().since(began));
         for request in &mut again {
             request.shortage = shortages.get(&request.run).cloned().or(request.shortage.take());
         }
         again
     }
 
-    /// Nothing of a batch was written, as far as is known. Returns what is to be tried again, each run alone: one of them may be
-    /// what the store refuses.
-    fn fail(&self, requests: Vec<Request>, commits: &[Commit], error: StoreError) -> Vec<Request> {
-        for commit in commits {
-            self.sides.known.forget(commit.after.id());
-        }
-        match (error, commits) {
-            (StoreError::Refused(source), [_, _, ..]) => {
-                debug!(
-                    error = &*source as &dyn std::error::Error,
-                    "a batch is refused, each run is tried alone"
-                );
-                self.apart.suspect(commits.iter().map(|commit| commit.after.id()), self.now());
-                requests
-            }
-            (StoreError::Refused(source), [commit]) => {
-                let error = Arc::new(StoreError::Refused(source));
-                self.apart.refused(commit.after.id(), Arc::clone(&error), self.now());
-                answer_alike(requests, &error);
-                Vec::new()
-            }
-            (error, _) => refuse_all(requests, error),
-        }
+    /// The commit of a change. Senders put back their messages of some tasks, so these tasks need no new message.
+    fn commit_of(
+        &self,
+        subject: Subject,
+        change: Change,
+        messages: &HeldMessages,
+        now: Timestamp,
+    ) -> Committed {
+        let (Subject { run, booked, .. }, Change { events, mut effects }) = (subject, change);
+        let kept = messages.put_back(&run, &self.parts.pool, now);
+        effects.retain(|effect| !matches!(effect, Effect::Dispatch { task, .. } if kept.contains(task)));
+        Committed { commit: self.publisher.commit(run, events, &kept).charged(booked), effects }
     }
 
-    /// Commits. Only those that book something, which come last, need to ask budgets.
+    /// Notes whether a commit was written. The error is the shortage of a budget, if that is why it was not.
+    fn note(&self, commit: &Commit, outcome: Result<(), Unwritten>) -> Result<(), Option<Shortage>> {
+        let run = &commit.after;
+        self.refused_runs.passed(run.id());
+        let Err(unwritten) = outcome else {
+            self.run_cache.note(run);
+            self.metrics.happened(run, &commit.events);
+            return Ok(());
+        };
+        self.run_cache.forget(run.id());
+        let Unwritten::OverBudget(shortage) = unwritten else { return Err(None) };
+        self.metrics.refused(Stage::Run, &shortage);
+        Err(Some(shortage))
+    }
+
+    /// Handles a batch of which nothing was written, as far as is known. Returns the requests to try again, each run alone: one of
+    /// them may be the one that the store refuses.
+    fn fail(&self, requests: Vec<Request>, commits: &[Commit], error: StoreError) -> Vec<Request> {
+        let runs = || commits.iter().map(|commit| commit.after.id());
+        runs().for_each(|run| self.run_cache.forget(run));
+        let StoreError::Refused(_) = &error else {
+            refuse_all(requests, error);
+            return Vec::new();
+        };
+        if let [commit] = commits {
+            let error = Arc::new(error);
+            self.refused_runs.refused(commit.after.id(), Arc::clone(&error), self.now());
+            answer_alike(requests, &error);
+            return Vec::new();
+        }
+        debug!(
+            error = &error as &dyn std::error::Error,
+            "the store refuses a batch; each run is tried alone"
+        );
+        self.refused_runs.suspect(runs(), self.now());
+        requests
+    }
+
+    /// Commits. Only the last ones, which book something, involve budgets.
     async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        let store = &self.sides.parts.store;
+        let store = &self.parts.store;
         let (free, charged) = commits.split_at(commits.partition_point(|commit| commit.booking().is_none()));
         let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.commit(free).await } };
         let write_charged =
@@ -186,134 +200,33 @@ impl Writer {
         Ok(free.into_iter().map(|written| written.map_err(Unwritten::from)).chain(charged).collect())
     }
 
-    /// The runs that the requests are about. Requests for runs that there are not, or that cannot be read, are answered.
-    async fn take_in_hand(
-        &self,
-        requests: Vec<Request>,
-    ) -> Result<(Vec<Request>, HashMap<RunId, InHand>), (Vec<Request>, StoreError)> {
-        let mut ids: Vec<_> = requests.iter().map(|request| request.run).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let mut runs = HashMap::with_capacity(ids.len());
-        ids.retain(|id| match self.sides.known.get(*id) {
-            Some(run) => {
-                runs.insert(*id, InHand::remembered(&run));
-                false
-            }
+    /// Takes runs from the run cache and loads the others.
+    async fn load(&self, mut ids: Vec<RunId>) -> Result<Loaded, StoreError> {
+        let mut subjects = HashMap::with_capacity(ids.len());
+        ids.retain(|id| match self.run_cache.get(*id) {
+            Some(run) => subjects.insert(*id, Subject::cached(&run)).is_some(),
             None => true,
         });
-        let (sound, damaged) = match ids.as_slice() {
-            [] => (Vec::new(), Vec::new()),
-            ids => match self.sides.unreadable.load(ids).await {
-                Ok(loaded) => loaded,
-                Err(error) => return Err((requests, error)),
-            },
-        };
-        runs.extend(sound.into_iter().map(|run| (run.id(), InHand::loaded(run))));
-        let (found, lost): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| runs.contains_key(&request.run));
-        for request in lost {
-            let is_damaged = damaged.contains(&request.run);
-            let error = if is_damaged { CommandError::Damaged } else { CommandError::UnknownRun };
-            let _ = request.reply.send(Err(error));
-        }
-        Ok((found, runs))
-    }
-
-    /// What has to be done at once is done when this returns; messages and signals are on their way. Losing them is harmless, so
-    /// nobody waits for them.
-    async fn follow_up(&self, committed: Vec<(Commit, Vec<Effect>)>) {
-        for (commit, effects) in &committed {
-            let run = commit.after.id();
-            for effect in effects {
-                match effect {
-                    Effect::Stop => self.sides.holds.release_run(run),
-                    Effect::CallOff { task } => self.sides.holds.release_task(run, *task),
-                    Effect::Dispatch { .. } => {}
-                }
-            }
-        }
-        if committed.is_empty() {
-            return;
-        }
-        let mut follow_ups = self.follow_ups.lock().await;
-        while follow_ups.try_join_next().is_some() {}
-        if follow_ups.len() >= FOLLOW_UPS_MAX {
-            // The queue does not keep up. A commit's answer never waits for it: the dispatcher publishes these tasks.
-            for (commit, effects) in &committed {
-                self.sides.leave(commit, effects);
-            }
-            return;
-        }
-        let sides = self.sides.clone();
-        follow_ups.spawn(async move {
-            let told = committed.iter().map(|(commit, effects)| sides.tell(commit, effects));
-            futures::future::join_all(told).await;
-        });
+        let (sound, damaged) =
+            if ids.is_empty() { Default::default() } else { self.unreadable.load(&ids).await? };
+        subjects.extend(sound.into_iter().map(|run| (run.id(), Subject::loaded(run))));
+        Ok(Loaded { subjects, damaged })
     }
 }
 
-impl Sides {
-    /// Tells watchers, and publishes what became ready.
-    async fn tell(&self, commit: &Commit, effects: &[Effect]) {
-        let run = &commit.after;
-        let live = &self.parts.live;
-        let version = run.version();
-        let signal = if run.is_ended() { Signal::Ended { version } } else { Signal::Committed { version } };
-        if let Err(error) = live.publish(run.id(), signal).await {
-            debug!(run = %run.id(), %error, "watchers were not told");
-        }
-        if may_be_worked_on(run, effects)
-            && let Err(error) = live.publish_stop(run.id()).await
-        {
-            debug!(run = %run.id(), %error, "other processes were not told to stop");
-        }
-        for (task, not_before) in readied(commit, effects) {
-            self.dispatch.publish(commit, task, not_before).await;
-        }
-    }
-
-    /// Leaves what became ready to the dispatcher, and watchers to their next look at the store.
-    fn leave(&self, commit: &Commit, effects: &[Effect]) {
-        for (task, _) in readied(commit, effects) {
-            self.dispatch.leave(commit, task);
-        }
-    }
-}
-
-/// The tasks that the commit left ready. What one command of a batch readied, a later one may have claimed or ended.
-fn readied(commit: &Commit, effects: &[Effect]) -> impl Iterator<Item = (TaskRef, Timestamp)> {
-    effects.iter().filter_map(|effect| match *effect {
-        Effect::Dispatch { task, not_before } => {
-            let found = commit.after.task(task)?;
-            matches!(found.state, TaskState::Ready { .. }).then_some((task, not_before))
-        }
-        Effect::CallOff { .. } | Effect::Stop => None,
-    })
-}
-
-/// Whether another process may still work on a task that the commit ended or took away.
-fn may_be_worked_on(run: &Run, effects: &[Effect]) -> bool {
-    let is_cut_off = |task: &Task| {
-        task.state.is_final()
-            && task
-                .attempts
-                .iter()
-                .any(|a| matches!(a.outcome, AttemptOutcome::Running | AttemptOutcome::Lost))
-    };
-    effects.iter().any(|effect| match effect {
-        Effect::Stop => run.tasks().any(|(_, task)| is_cut_off(task)),
-        Effect::CallOff { .. } => true,
-        Effect::Dispatch { .. } => false,
-    })
+/// The runs of a batch.
+struct Loaded {
+    subjects: HashMap<RunId, Subject>,
+    /// The runs that cannot be read.
+    damaged: Vec<RunId>,
 }
 
 /// The messages that the senders of a batch's requests hold.
-struct Messages(Vec<(RunId, super::InHand)>);
+struct HeldMessages(Vec<(RunId, HeldMessage)>);
 
-impl Messages {
+impl HeldMessages {
     fn of(requests: &[Request]) -> Self {
-        let held = |request: &Request| request.message.clone().map(|message| (request.run, message));
+        let held = |request: &Request| Some((request.run, request.message.clone()?));
         Self(requests.iter().filter_map(held).collect())
     }
 
@@ -325,24 +238,45 @@ impl Messages {
     }
 }
 
-fn refuse_all(requests: Vec<Request>, error: StoreError) -> Vec<Request> {
+fn unique(ids: impl Iterator<Item = RunId>) -> Vec<RunId> {
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Answers the requests for runs that do not exist or cannot be read, and returns the others.
+fn answer_missing(
+    requests: Vec<Request>,
+    found: &HashMap<RunId, Subject>,
+    damaged: &[RunId],
+) -> Vec<Request> {
+    let (found, missing): (Vec<_>, Vec<_>) =
+        requests.into_iter().partition(|request| found.contains_key(&request.run));
+    for request in missing {
+        let is_damaged = damaged.contains(&request.run);
+        request.answer(Err(if is_damaged { CommandError::Damaged } else { CommandError::UnknownRun }));
+    }
+    found
+}
+
+fn refuse_all(requests: Vec<Request>, error: StoreError) {
     warn!(error = &error as &dyn std::error::Error, commands = requests.len(), "the store failed");
     answer_alike(requests, &Arc::new(error));
-    Vec::new()
 }
 
 fn answer_alike(requests: Vec<Request>, error: &Arc<StoreError>) {
     for request in requests {
-        let _ = request.reply.send(Err(CommandError::Store(Arc::clone(error))));
+        request.answer(Err(CommandError::Store(Arc::clone(error))));
     }
 }
 
-/// Returns those whose runs others committed to first.
+/// Answers the requests whose runs are as decided, and returns those whose runs another process committed to first.
 fn answer_all(requests: Vec<Request>, after: &HashMap<RunId, Arc<Run>>) -> Vec<Request> {
     let mut beaten = Vec::new();
     for request in requests {
-        match after.get(&request.run) {
-            Some(run) => drop(request.reply.send(Ok(Arc::clone(run)))),
+        match after.get(&request.run).cloned() {
+            Some(run) => request.answer(Ok(run)),
             None => beaten.push(request),
         }
     }

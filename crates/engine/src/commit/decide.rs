@@ -1,4 +1,4 @@
-//! Deciding a batch in memory: what the commands make of the runs that they are about.
+//! Decides a batch in memory: what the commands change in the runs that they are about.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,121 +8,111 @@ use podium_domain::run::{Command, Effect, Refusal, Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use tracing::debug;
 
-use super::{CommandError, Request};
+use super::request::{CommandError, Request};
 
 /// A run that commands are decided on.
-pub(super) struct InHand {
+pub(super) struct Subject {
     pub(super) run: Run,
-    /// What it weighed on its budgets when it was taken in hand.
+    /// The charge of its budgets before the commands.
     pub(super) booked: Charge,
-    /// It was not read just now: others may have gone on with it since.
-    is_remembered: bool,
+    /// Whether it is from the run cache: another process may have committed to it since.
+    is_cached: bool,
 }
 
-impl InHand {
+impl Subject {
     pub(super) fn loaded(run: Run) -> Self {
-        Self { booked: run.booked(), run, is_remembered: false }
+        Self { booked: run.booked(), run, is_cached: false }
     }
 
-    pub(super) fn remembered(run: &Run) -> Self {
-        Self { is_remembered: true, ..Self::loaded(run.clone()) }
+    pub(super) fn cached(run: &Run) -> Self {
+        Self { is_cached: true, ..Self::loaded(run.clone()) }
     }
 }
 
-/// What a batch does to one run.
+/// The events and effects of commands on one run.
 #[derive(Default)]
-pub(super) struct Change {
-    pub(super) events: Vec<SequencedEvent>,
-    pub(super) effects: Vec<Effect>,
+pub(crate) struct Change {
+    pub(crate) events: Vec<SequencedEvent>,
+    pub(crate) effects: Vec<Effect>,
 }
 
-/// A batch after deciding.
+/// A batch after its decisions.
 pub(super) struct Decided {
-    /// To be answered once the changes are committed.
+    /// They are answered once the changes are committed.
     pub(super) requests: Vec<Request>,
-    /// Refused, or without effect, by what a remembered run says: to be decided anew on what the store says.
+    /// They were refused, or had no effect, on a run from the cache: they are decided again on the stored run.
     pub(super) unsure: Vec<Request>,
-    /// Ordered: every process writes the runs of a batch in one order, and a simulation can be repeated.
+    /// Ordered: every process writes the runs of a batch in the same order, and a simulation can be repeated.
     pub(super) changes: BTreeMap<RunId, Change>,
 }
 
 /// Decides every request in order.
 pub(super) fn decide_all(
     requests: Vec<Request>,
-    runs: &mut HashMap<RunId, InHand>,
+    subjects: &mut HashMap<RunId, Subject>,
     now: Timestamp,
 ) -> Decided {
-    let mut decided = Decided {
-        requests: Vec::with_capacity(requests.len()),
-        unsure: Vec::new(),
-        changes: BTreeMap::new(),
-    };
+    let (mut decided, mut unsure, mut changes) = (Vec::new(), Vec::new(), BTreeMap::<_, Change>::new());
     for request in requests {
-        let Some(in_hand) = runs.get_mut(&request.run) else {
-            let _ = request.reply.send(Err(CommandError::UnknownRun));
+        let Some(subject) = subjects.get_mut(&request.run) else {
+            request.answer(Err(CommandError::UnknownRun));
             continue;
         };
-        match decide(&mut in_hand.run, &request, now) {
+        match decide(&mut subject.run, &request, now) {
             Ok(fresh) if !fresh.events.is_empty() => {
-                let change = decided.changes.entry(request.run).or_default();
+                let change = changes.entry(request.run).or_default();
                 change.events.extend(fresh.events);
                 change.effects.extend(fresh.effects);
-                decided.requests.push(request);
+                decided.push(request);
             }
-            _ if in_hand.is_remembered => decided.unsure.push(request),
-            Ok(_) => decided.requests.push(request),
-            Err(refusal) => {
-                let _ = request.reply.send(Err(CommandError::Refused(refusal)));
-            }
+            _ if subject.is_cached => unsure.push(request),
+            Ok(_) => decided.push(request),
+            Err(refusal) => request.answer(Err(CommandError::Refused(refusal))),
         }
     }
-    decided
+    Decided { requests: decided, unsure, changes }
 }
 
 fn decide(run: &mut Run, request: &Request, now: Timestamp) -> Result<Change, Refusal> {
-    let mut change = Change::default();
     let shortage = request.shortage.as_ref();
-    carry(run, &request.command, shortage, now, &mut change)?;
-    if let Some(then) = &request.then
-        && let Err(refusal) = carry(run, then, shortage, now, &mut change)
-    {
-        debug!(run = %run.id(), %refusal, "the second of two commands is left out");
+    let mut change = carry_out(run, &request.order.command, shortage, now)?;
+    if let Some(then) = &request.order.then {
+        match carry_out(run, then, shortage, now) {
+            Ok(second) => {
+                change.events.extend(second.events);
+                change.effects.extend(second.effects);
+            }
+            Err(refusal) => debug!(run = %run.id(), %refusal, "the second of two commands is left out"),
+        }
     }
     Ok(change)
 }
 
-fn carry(
+fn carry_out(
     run: &mut Run,
     command: &Command,
     shortage: Option<&Shortage>,
     now: Timestamp,
-    change: &mut Change,
-) -> Result<(), Refusal> {
+) -> Result<Change, Refusal> {
     let decision = match shortage {
         Some(shortage) => run.decide_over_budget(command, shortage, now)?,
         None => run.decide(command, now)?,
     };
+    let mut events = Vec::with_capacity(decision.events.len());
     for event in decision.events {
         let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
         if let Err(error) = run.apply(&event) {
-            // `decide` and `apply` are held together by a test over every reachable state.
-            tracing::error!(run = %run.id(), %error, "a decision does not fold");
-            debug_assert!(false, "a decision does not fold: {error}");
+            // A test over every reachable state holds `decide` and `apply` together.
+            tracing::error!(run = %run.id(), %error, "a decision cannot be applied");
+            debug_assert!(false, "a decision cannot be applied: {error}");
             break;
         }
-        change.events.push(event);
+        events.push(event);
     }
-    change.effects.extend(decision.effects);
-    Ok(())
+    Ok(Change { events, effects: decision.effects })
 }
 
-/// Carries out a command on a run in memory: what a commit of it would make of the run, and with which events and effects.
-pub(crate) fn rehearse(
-    run: &mut Run,
-    command: &Command,
-    now: Timestamp,
-) -> Result<(Vec<SequencedEvent>, Vec<Effect>), Refusal> {
-    let mut change = Change::default();
-    carry(run, command, None, now, &mut change)?;
-    Ok((change.events, change.effects))
+/// Carries out a command on a run in memory and returns what a commit of it would contain.
+pub(crate) fn rehearse(run: &mut Run, command: &Command, now: Timestamp) -> Result<Change, Refusal> {
+    carry_out(run, command, None, now)
 }

@@ -1,7 +1,7 @@
-//! The runs that this process worked on last, so that they need not be loaded for each command.
+//! The run cache: the runs that this process worked on last, so that they are not loaded for each command.
 //!
-//! What is remembered may be older than what the store holds. That is harmless where it leads to a commit, which says what
-//! version it follows and is refused if others were first. Whatever else follows from it has to be looked up.
+//! A cached run may be older than the stored one. That is harmless if it leads to a commit, which names the version that it follows
+//! and is refused if another process committed first. Any other conclusion needs the stored run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,25 +10,25 @@ use podium_domain::answer::AnswerForm;
 use podium_domain::ids::RunId;
 use podium_domain::run::{AttemptOutcome, Run, RunSpec, Task};
 
-/// What a run takes beside its texts, roughly.
+/// Memory of a run without its texts, estimated.
 const RUN_BYTES: usize = 1024;
-/// What a part of a message takes beside its content, roughly.
+/// Memory of a message part without its content, estimated.
 const PART_BYTES: usize = 64;
-/// What a task takes beside its texts, roughly.
+/// Memory of a task without its texts, estimated.
 const TASK_BYTES: usize = 256;
-/// What an attempt takes beside its texts, roughly.
+/// Memory of an attempt without its texts, estimated.
 const ATTEMPT_BYTES: usize = 256;
 
-/// How much is remembered. Beyond either bound, what was noted longest ago is forgotten.
+/// The size of the cache. Beyond either bound, the run that was noted longest ago is removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) runs_max: usize,
     pub(crate) bytes_max: usize,
 }
 
-/// Remembered runs. Clones are the same.
+/// The cache. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct RunCache {
     bounds: Bounds,
     table: Arc<Mutex<Table>>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Known {
 #[derive(Default)]
 struct Table {
     runs: HashMap<RunId, Entry>,
-    /// By when they were noted.
+    /// The runs in the order in which they were noted.
     order: BTreeMap<u64, RunId>,
     notes: u64,
     bytes: usize,
@@ -48,18 +48,18 @@ struct Entry {
     note: u64,
 }
 
-impl Known {
+impl RunCache {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, table: Arc::default() }
     }
 
-    /// The run as it was last seen here.
+    /// The run as this process last saw it.
     pub(crate) fn get(&self, id: RunId) -> Option<Arc<Run>> {
         self.lock().runs.get(&id).map(|entry| Arc::clone(&entry.run))
     }
 
-    /// Remembers what was committed or loaded, unless something newer is known. A run that has ended is forgotten: nothing
-    /// more is going to happen to it.
+    /// Puts a committed or loaded run in, unless a newer version is cached. A run that has ended is removed, because no work on it
+    /// follows.
     pub(crate) fn note(&self, run: &Arc<Run>) {
         let mut table = self.lock();
         if table.runs.get(&run.id()).is_some_and(|entry| entry.run.version() > run.version()) {
@@ -69,14 +69,14 @@ impl Known {
         if run.is_ended() {
             return;
         }
-        table.remember(Arc::clone(run));
+        table.insert(Arc::clone(run));
         while table.runs.len() > self.bounds.runs_max || table.bytes > self.bounds.bytes_max {
             let Some((_, oldest)) = table.order.pop_first() else { return };
             table.forget(oldest);
         }
     }
 
-    /// What was known of the run is wrong.
+    /// Removes a run whose cached version is outdated.
     pub(crate) fn forget(&self, id: RunId) {
         self.lock().forget(id);
     }
@@ -87,7 +87,7 @@ impl Known {
 }
 
 impl Table {
-    fn remember(&mut self, run: Arc<Run>) {
+    fn insert(&mut self, run: Arc<Run>) {
         self.notes += 1;
         let (note, bytes) = (self.notes, bytes_of(&run));
         self.order.insert(note, run.id());
@@ -103,10 +103,10 @@ impl Table {
     }
 }
 
-/// What a JSON value takes in memory for each byte of its text: many small objects.
+/// Memory of a JSON value for each byte of its text: it consists of many small objects.
 const JSON_FACTOR: usize = 4;
 
-/// What a request takes: its messages with images and further parts, the schema of its answer, and its stop sequences.
+/// Memory of a request: its messages with images and other parts, the schema of its response format, and its stop sequences.
 fn bytes_of_request(spec: &RunSpec) -> usize {
     let messages = spec.conversation.messages().iter();
     let said: usize = messages
@@ -120,7 +120,7 @@ fn bytes_of_request(spec: &RunSpec) -> usize {
     said + answer + spec.stops.as_slice().iter().map(String::len).sum::<usize>()
 }
 
-/// About what a run takes in memory: what clients, conductors and workers wrote is counted, the rest estimated.
+/// Memory of a run, estimated: texts of clients, conductors and workers are counted, the rest is a constant each.
 fn bytes_of(run: &Run) -> usize {
     let asked = bytes_of_request(run.spec());
     let rounds = run.rounds().iter().map(|round| {
@@ -170,20 +170,24 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_may_be_and_the_oldest_goes_first() {
+    fn the_oldest_run_leaves_a_full_cache() {
         let (ids, bounds) = (SeededIds::new(1), Bounds { runs_max: 3, bytes_max: 10_000 });
-        let known = Known::new(bounds);
+        let cache = RunCache::new(bounds);
         let runs: Vec<_> = (0..5).map(|_| a_run(&ids, "why?")).collect();
         for run in &runs {
-            known.note(run);
+            cache.note(run);
         }
-        let remembered: Vec<_> = runs.iter().map(|run| known.get(run.id()).is_some()).collect();
-        assert_eq!(remembered, [false, false, true, true, true]);
-        known.note(&a_run(&ids, &"y".repeat(6_000)));
-        assert!(known.get(runs[2].id()).is_none() && known.get(runs[4].id()).is_some());
-        known.note(&a_run(&ids, &"y".repeat(20_000)));
-        let table = known.lock();
-        assert_eq!((table.runs.len(), table.order.len(), table.bytes), (0, 0, 0), "it is too long for all");
+        let cached: Vec<_> = runs.iter().map(|run| cache.get(run.id()).is_some()).collect();
+        assert_eq!(cached, [false, false, true, true, true]);
+        cache.note(&a_run(&ids, &"y".repeat(6_000)));
+        assert!(cache.get(runs[2].id()).is_none() && cache.get(runs[4].id()).is_some());
+        cache.note(&a_run(&ids, &"y".repeat(20_000)));
+        let table = cache.lock();
+        assert_eq!(
+            (table.runs.len(), table.order.len(), table.bytes),
+            (0, 0, 0),
+            "it exceeds the whole cache"
+        );
     }
 
     #[test]
@@ -205,20 +209,20 @@ mod tests {
         };
         let changes: [&dyn Fn(&mut RunSpec); 3] = [&with_image, &with_text, &with_schema];
         for change in changes {
-            let known = Known::new(bounds);
+            let cache = RunCache::new(bounds);
             for _ in 0..20 {
                 let mut spec = a_spec();
                 change(&mut spec);
                 let events = [SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(spec) }];
-                known.note(&Arc::new(Run::replay(ids.run_id(TestClock::START), &events).unwrap()));
+                cache.note(&Arc::new(Run::replay(ids.run_id(TestClock::START), &events).unwrap()));
             }
-            assert!(known.lock().runs.len() <= 4, "{} runs are remembered", known.lock().runs.len());
+            assert!(cache.lock().runs.len() <= 4, "{} runs are cached", cache.lock().runs.len());
         }
     }
 
     #[test]
-    fn what_is_older_does_not_take_the_place_of_what_is_newer() {
-        let (ids, known) = (SeededIds::new(1), Known::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
+    fn an_older_version_does_not_replace_a_newer_one() {
+        let (ids, cache) = (SeededIds::new(1), RunCache::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
         let run = a_run(&ids, "why?");
         let mut newer = (*run).clone();
         let claim = podium_domain::run::Claim {
@@ -234,10 +238,10 @@ mod tests {
         for event in decision.events {
             newer.apply(&SequencedEvent { sequence: 2, at: TestClock::START, event }).unwrap();
         }
-        known.note(&Arc::new(newer));
-        known.note(&run);
-        assert_eq!(known.get(run.id()).unwrap().version(), 2);
-        known.note(&cancelled(&run));
-        assert!(known.get(run.id()).is_none(), "it has ended");
+        cache.note(&Arc::new(newer));
+        cache.note(&run);
+        assert_eq!(cache.get(run.id()).unwrap().version(), 2);
+        cache.note(&cancelled(&run));
+        assert!(cache.get(run.id()).is_none(), "it has ended");
     }
 }

@@ -1,38 +1,28 @@
-//! Several callers' questions, asked of the store together: one at a time is under way, and meanwhile the next ones gather by
-//! themselves.
+//! Batches for the store: callers' questions wait while one batch is in flight, and form the next one.
 
 use std::sync::Arc;
 
-use podium_domain::budget::Shortage;
-use podium_domain::ids::RunId;
-use podium_domain::run::Run;
-use podium_ports::store::{Commit, Created, RunStore, StoreError};
+use futures::future::BoxFuture;
+use podium_ports::store::{RunStore, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::Bounds;
-
-/// Runs to be created.
-pub(crate) type Creations = Gathering<Commit, Created>;
-/// Runs to be created that are charged to budgets.
-pub(crate) type ChargedCreations = Gathering<Commit, Result<Created, Shortage>>;
-/// Runs to be loaded.
-pub(crate) type Loads = Gathering<RunId, Option<Run>>;
+use super::request::Bounds;
 
 type Answer<A> = Result<A, StoreError>;
 type Asked<Q, A> = (Q, oneshot::Sender<Answer<A>>);
 
-/// Where questions gather. Cheap to clone.
+/// Sends questions to a batch. Cheap to clone.
 pub(crate) struct Gathering<Q, A> {
     questions: mpsc::Sender<Asked<Q, A>>,
 }
 
-/// The questions that wait. They end when the last handle is gone.
-pub(crate) struct Waiting<Q, A> {
+/// The questions that wait. They end when the last handle is dropped.
+pub(crate) struct Questions<Q, A> {
     questions: mpsc::Receiver<Asked<Q, A>>,
     batch_max: usize,
 }
 
-/// The store failed for all of a batch alike.
+/// The store failed for a whole batch.
 #[derive(Debug, thiserror::Error)]
 #[error("the store failed for a batch of {size}")]
 struct BatchFailed {
@@ -42,9 +32,9 @@ struct BatchFailed {
 }
 
 impl<Q, A> Gathering<Q, A> {
-    pub(crate) fn new(bounds: Bounds) -> (Self, Waiting<Q, A>) {
+    pub(crate) fn new(bounds: Bounds) -> (Self, Questions<Q, A>) {
         let (sender, questions) = mpsc::channel(bounds.waiting);
-        (Self { questions: sender }, Waiting { questions, batch_max: bounds.batch })
+        (Self { questions: sender }, Questions { questions, batch_max: bounds.batch })
     }
 
     /// The store's answer.
@@ -56,8 +46,8 @@ impl<Q, A> Gathering<Q, A> {
     }
 }
 
-impl<Q, A> Waiting<Q, A> {
-    /// The next batch, as soon as there is one.
+impl<Q, A> Questions<Q, A> {
+    /// The next batch, as soon as a question waits.
     async fn next(&mut self) -> Option<(Vec<Q>, Vec<oneshot::Sender<Answer<A>>>)> {
         let mut batch = Vec::new();
         self.questions.recv_many(&mut batch, self.batch_max).await;
@@ -65,64 +55,34 @@ impl<Q, A> Waiting<Q, A> {
     }
 }
 
-/// Creates the runs that wait. Each is durable when it is answered, or another one is there.
-pub(crate) async fn create(mut waiting: Waiting<Commit, Created>, store: Arc<dyn RunStore>) {
-    while let Some((commits, replies)) = waiting.next().await {
-        match store.create(&commits).await {
-            // One that cannot be must not keep others out.
-            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if commits.len() > 1 => {
-                for (commit, reply) in commits.iter().zip(replies) {
-                    let created = store.create(std::slice::from_ref(commit)).await;
-                    reply_all(vec![reply], created);
-                }
-            }
-            created => reply_all(replies, created),
-        }
-    }
-}
+/// One call of the store for a batch of questions, with one answer for each.
+pub(crate) type BatchCall<Q, A> = for<'a> fn(&'a dyn RunStore, &'a [Q]) -> BoxFuture<'a, Answer<Vec<A>>>;
 
-/// The same for runs that are charged to budgets.
-pub(crate) async fn create_charged(
-    mut waiting: Waiting<Commit, Result<Created, Shortage>>,
+/// Answers the questions that wait, batch by batch. If the store refuses a batch, or cannot read a part of it, each question is asked
+/// alone, so that one of them does not fail the others.
+pub(crate) async fn serve<Q, A>(
+    mut waiting: Questions<Q, A>,
     store: Arc<dyn RunStore>,
+    ask: BatchCall<Q, A>,
 ) {
-    while let Some((commits, replies)) = waiting.next().await {
-        match store.create_charged(&commits).await {
-            // One that cannot be must not keep others out.
-            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if commits.len() > 1 => {
-                for (commit, reply) in commits.iter().zip(replies) {
-                    let created = store.create_charged(std::slice::from_ref(commit)).await;
-                    reply_all(vec![reply], created);
+    while let Some((questions, replies)) = waiting.next().await {
+        match ask(&*store, &questions).await {
+            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if questions.len() > 1 => {
+                for (question, reply) in questions.iter().zip(replies) {
+                    let answer = ask(&*store, std::slice::from_ref(question)).await;
+                    reply_all(vec![reply], answer);
                 }
             }
-            created => reply_all(replies, created),
+            answers => reply_all(replies, answers),
         }
     }
 }
 
-/// Loads the runs that wait, each as it is after it was asked for.
-pub(crate) async fn load(mut waiting: Waiting<RunId, Option<Run>>, store: Arc<dyn RunStore>) {
-    while let Some((ids, replies)) = waiting.next().await {
-        match store.load(&ids).await {
-            // One that cannot be read must not keep others from being read.
-            Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if ids.len() > 1 => {
-                for (id, reply) in ids.iter().zip(replies) {
-                    let loaded = store.load(std::slice::from_ref(id)).await;
-                    reply_all(vec![reply], loaded);
-                }
-            }
-            loaded => reply_all(replies, loaded),
-        }
-    }
-}
-
-fn reply_all<A>(replies: Vec<oneshot::Sender<Answer<A>>>, answers: Result<Vec<A>, StoreError>) {
+fn reply_all<A>(replies: Vec<oneshot::Sender<Answer<A>>>, answers: Answer<Vec<A>>) {
+    // A caller may be gone: then its answer is dropped.
     match answers {
         Ok(answers) => {
-            for (reply, answer) in replies.into_iter().zip(answers) {
-                // Who asked may have gone.
-                let _ = reply.send(Ok(answer));
-            }
+            replies.into_iter().zip(answers).for_each(|(reply, answer)| drop(reply.send(Ok(answer))));
         }
         Err(error) if replies.len() == 1 => {
             replies.into_iter().zip([error]).for_each(|(reply, error)| drop(reply.send(Err(error))));
@@ -131,7 +91,7 @@ fn reply_all<A>(replies: Vec<oneshot::Sender<Answer<A>>>, answers: Result<Vec<A>
             let (size, source) = (replies.len(), Arc::new(error));
             for reply in replies {
                 let failed = BatchFailed { size, source: Arc::clone(&source) };
-                let _ = reply.send(Err(StoreError::Unavailable(Box::new(failed))));
+                drop(reply.send(Err(StoreError::Unavailable(Box::new(failed)))));
             }
         }
     }
@@ -139,13 +99,14 @@ fn reply_all<A>(replies: Vec<oneshot::Sender<Answer<A>>>, answers: Result<Vec<A>
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::ids::RunId;
     use podium_ports::clock::Ids as _;
     use podium_testkit::{SeededIds, TestClock};
 
     use super::*;
 
     #[tokio::test]
-    async fn what_waits_is_answered_together_and_a_failure_is_everybodys() {
+    async fn a_batch_is_answered_together_and_fails_together() {
         let (gathering, mut waiting) =
             Gathering::<RunId, u8>::new(Bounds { batch: 2, batches: 1, waiting: 8 });
         let ids = SeededIds::new(1);

@@ -1,17 +1,17 @@
-//! The requests that no batch has taken yet.
+//! The requests that wait for a batch.
 
 use std::collections::HashSet;
 
 use podium_domain::ids::RunId;
 use podium_domain::time::Timestamp;
 
-use super::apart::{Apart, Way};
-use super::{Bounds, CommandError, Request};
+use super::refused_runs::{Handling, RefusedRuns};
+use super::request::{Bounds, CommandError, Request};
 
 /// Requests that are carried out together.
 pub(super) struct Batch {
     pub(super) kind: Kind,
-    /// What they are about.
+    /// The runs that they are about.
     pub(super) runs: HashSet<RunId>,
     pub(super) requests: Vec<Request>,
 }
@@ -19,79 +19,79 @@ pub(super) struct Batch {
 /// Why requests are carried out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// They came first.
+    /// They arrived first.
     Oldest,
-    /// They are about a run that the store refused together with others, or alone.
+    /// They are about one run that the store refused, alone or together with others.
     Alone { is_refused: bool },
 }
 
-/// What waits, and what is under way.
+/// The requests that wait, and the batches in flight.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) requests: Vec<Request>,
-    /// The runs that the batches under way are about.
-    in_hand: HashSet<RunId>,
-    /// Batches under way of the oldest.
+    /// The runs of the batches in flight.
+    in_flight: HashSet<RunId>,
+    /// Batches in flight of the oldest requests.
     oldest: usize,
-    /// Runs that are tried alone.
+    /// Runs that are being tried alone.
     alone: usize,
-    /// Those of them that were refused alone before.
+    /// How many of them were refused alone before.
     refused: usize,
 }
 
 impl Waiting {
-    /// How many wait is bounded: those for runs in hand can be many.
-    pub(super) fn has_room(&self, batch_max: usize) -> bool {
+    /// Whether more requests may wait. The bound matters because many may be about runs in flight.
+    pub(super) fn has_capacity(&self, batch_max: usize) -> bool {
         self.requests.len() < batch_max
     }
 
-    /// The next batch that may begin: a run that has to be written alone, or the oldest requests. Requests for a run that is not to
-    /// be tried yet are answered.
-    pub(super) fn next(&mut self, bounds: Bounds, apart: &Apart, now: Timestamp) -> Option<Batch> {
-        self.next_alone(apart, now).or_else(|| self.next_batch(bounds, apart, now))
+    /// The next batch that may begin: a run that has to be written alone, or the oldest requests. Requests for a run that must not be
+    /// tried yet are answered with an error.
+    pub(super) fn next(&mut self, bounds: Bounds, refused: &RefusedRuns, now: Timestamp) -> Option<Batch> {
+        self.next_alone(refused, now).or_else(|| self.next_batch(bounds, refused, now))
     }
 
-    fn next_alone(&mut self, apart: &Apart, now: Timestamp) -> Option<Batch> {
-        if apart.is_empty() {
+    fn next_alone(&mut self, refused: &RefusedRuns, now: Timestamp) -> Option<Batch> {
+        if refused.is_empty() {
             return None;
         }
         let mut at = 0;
         while let Some(run) = self.requests.get(at).map(|request| request.run) {
-            match apart.way(run, now) {
-                Way::Later(error) => {
-                    let request = self.requests.remove(at);
-                    let _ = request.reply.send(Err(CommandError::Store(error)));
+            match refused.handling(run, now) {
+                Handling::Later(error) => {
+                    self.requests.remove(at).answer(Err(CommandError::Store(error)));
                 }
-                Way::Alone { is_refused }
-                    if !self.in_hand.contains(&run)
-                        && Apart::has_room(is_refused, self.alone, self.refused) =>
+                Handling::Alone { is_refused }
+                    if !self.in_flight.contains(&run)
+                        && RefusedRuns::has_capacity(is_refused, self.alone, self.refused) =>
                 {
                     let is_of_run = |request: &mut Request| request.run == run;
                     let requests = self.requests.extract_if(.., is_of_run).collect();
                     return Some(self.begin(Kind::Alone { is_refused }, requests));
                 }
-                Way::Alone { .. } | Way::Together => at += 1,
+                Handling::Alone { .. } | Handling::Together => at += 1,
             }
         }
         None
     }
 
-    /// The oldest requests for runs that are not in hand, in their order.
-    fn next_batch(&mut self, bounds: Bounds, apart: &Apart, now: Timestamp) -> Option<Batch> {
+    /// The oldest requests for runs that are not in flight, in their order.
+    fn next_batch(&mut self, bounds: Bounds, refused: &RefusedRuns, now: Timestamp) -> Option<Batch> {
         if self.oldest >= bounds.batches.max(1) {
             return None;
         }
         let may_share = |request: &mut Request| {
-            !self.in_hand.contains(&request.run) && matches!(apart.way(request.run, now), Way::Together)
+            !self.in_flight.contains(&request.run)
+                && matches!(refused.handling(request.run, now), Handling::Together)
         };
         let requests: Vec<_> = self.requests.extract_if(.., may_share).take(bounds.batch).collect();
         (!requests.is_empty()).then(|| self.begin(Kind::Oldest, requests))
     }
 
-    /// Its runs are in hand from now on.
+    /// Notes the runs of a batch as in flight.
     fn begin(&mut self, kind: Kind, requests: Vec<Request>) -> Batch {
         let runs: HashSet<_> = requests.iter().map(|request| request.run).collect();
-        self.in_hand.extend(&runs);
+        self.in_flight.extend(&runs);
         match kind {
             Kind::Oldest => self.oldest += 1,
             Kind::Alone { is_refused } => {
@@ -102,9 +102,9 @@ impl Waiting {
         Batch { kind, runs, requests }
     }
 
-    /// A batch is done with its runs, except what has to be tried again.
+    /// Notes the end of a batch, and takes back the requests that have to be tried again.
     pub(super) fn release(&mut self, kind: Kind, runs: &HashSet<RunId>, again: Vec<Request>) {
-        self.in_hand.retain(|run| !runs.contains(run));
+        self.in_flight.retain(|run| !runs.contains(run));
         self.requests.splice(..0, again);
         match kind {
             Kind::Oldest => self.oldest -= 1,
@@ -128,6 +128,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::commit::request::Order;
 
     const NOW: Timestamp = TestClock::START;
 
@@ -143,29 +144,30 @@ mod tests {
 
     fn request(run: RunId, command: &Arc<Command>) -> Request {
         let (reply, _) = oneshot::channel();
-        Request { run, command: Arc::clone(command), then: None, message: None, shortage: None, reply }
+        let order = Order { command: Arc::clone(command), then: None };
+        Request { run, order, message: None, shortage: None, reply }
     }
 
     fn bounds(batch: usize) -> Bounds {
         Bounds { batch, batches: 2, waiting: 8 }
     }
 
-    /// Which of the commands a batch has.
+    /// The indices of a batch's commands.
     fn places(commands: &[Arc<Command>], batch: &Batch) -> Vec<usize> {
         let place = |request: &Request| {
-            commands.iter().position(|command| Arc::ptr_eq(command, &request.command)).unwrap()
+            commands.iter().position(|command| Arc::ptr_eq(command, &request.order.command)).unwrap()
         };
         batch.requests.iter().map(place).collect()
     }
 
     #[test]
-    fn a_batch_has_the_oldest_and_what_is_about_its_runs_waits_for_its_end() {
+    fn requests_for_the_runs_of_a_batch_wait_for_its_end() {
         let (_, commands, mut waiting) = four();
-        let next = |waiting: &mut Waiting| waiting.next(bounds(2), &Apart::default(), NOW);
+        let next = |waiting: &mut Waiting| waiting.next(bounds(2), &RefusedRuns::default(), NOW);
         let first = next(&mut waiting).unwrap();
         assert_eq!(places(&commands, &first), [0, 1]);
         let second = next(&mut waiting).unwrap();
-        assert_eq!(places(&commands, &second), [3], "the run of command 2 is in hand");
+        assert_eq!(places(&commands, &second), [3], "the run of command 2 is in flight");
         assert!(next(&mut waiting).is_none());
         waiting.release(second.kind, &second.runs, Vec::new());
         assert!(next(&mut waiting).is_none());
@@ -176,9 +178,9 @@ mod tests {
     #[test]
     fn commands_about_one_run_share_a_batch_in_their_order() {
         let (_, commands, mut waiting) = four();
-        let batch = waiting.next(bounds(8), &Apart::default(), NOW).unwrap();
+        let batch = waiting.next(bounds(8), &RefusedRuns::default(), NOW).unwrap();
         assert_eq!(places(&commands, &batch), [0, 1, 2, 3]);
-        assert!(waiting.next(bounds(8), &Apart::default(), NOW).is_none());
+        assert!(waiting.next(bounds(8), &RefusedRuns::default(), NOW).is_none());
     }
 
     fn refused() -> Arc<StoreError> {
@@ -186,59 +188,60 @@ mod tests {
     }
 
     #[test]
-    fn the_runs_of_a_refused_batch_are_tried_alone_and_the_refused_one_later_and_later() {
+    fn the_runs_of_a_refused_batch_are_tried_alone() {
         let ([a, b, c], commands, mut waiting) = four();
-        let apart = Apart::default();
-        let all = waiting.next(bounds(8), &apart, NOW).unwrap();
-        apart.suspect([a, b, c].into_iter(), NOW);
+        let register = RefusedRuns::default();
+        let all = waiting.next(bounds(8), &register, NOW).unwrap();
+        register.suspect([a, b, c].into_iter(), NOW);
         waiting.release(all.kind, &all.runs, all.requests);
-        let alone: Vec<_> = std::iter::from_fn(|| waiting.next(bounds(8), &apart, NOW)).collect();
+        let alone: Vec<_> = std::iter::from_fn(|| waiting.next(bounds(8), &register, NOW)).collect();
         assert_eq!(
             alone.iter().map(|batch| places(&commands, batch)).collect::<Vec<_>>(),
             [vec![0, 2], vec![1], vec![3]]
         );
         // Two are written, one is refused.
-        apart.passed(a);
-        apart.passed(c);
+        register.passed(a);
+        register.passed(c);
         for batch in &alone {
             waiting.release(batch.kind, &batch.runs, Vec::new());
         }
         let mut now = NOW;
         for pause_ms in [500, 1_000, 2_000, 4_000, 8_000, 8_000] {
-            apart.refused(b, refused(), now);
+            register.refused(b, refused(), now);
             let just_before = now.after(Duration::from_millis(pause_ms - 1));
             let (reply, mut answer) = oneshot::channel();
             waiting.requests.push(Request { reply, ..request(b, &commands[1]) });
             waiting.requests.push(request(a, &commands[0]));
-            let others = waiting.next(bounds(8), &apart, just_before).unwrap();
+            let others = waiting.next(bounds(8), &register, just_before).unwrap();
             assert_eq!((places(&commands, &others), others.kind), (vec![0], Kind::Oldest));
             waiting.release(others.kind, &others.runs, Vec::new());
             assert!(matches!(answer.try_recv(), Ok(Err(CommandError::Store(_)))), "after {pause_ms}");
 
             now = now.after(Duration::from_millis(pause_ms));
             waiting.requests.push(request(b, &commands[1]));
-            let again = waiting.next(bounds(8), &apart, now).unwrap();
+            let again = waiting.next(bounds(8), &register, now).unwrap();
             assert_eq!(again.kind, Kind::Alone { is_refused: true });
             waiting.release(again.kind, &again.runs, Vec::new());
         }
-        apart.passed(b);
+        register.passed(b);
         waiting.requests.push(request(b, &commands[1]));
-        assert_eq!(waiting.next(bounds(8), &apart, now).unwrap().kind, Kind::Oldest);
+        assert_eq!(waiting.next(bounds(8), &register, now).unwrap().kind, Kind::Oldest);
     }
 
     #[test]
-    fn few_runs_are_tried_alone_at_once_and_one_of_those_that_were_refused_before() {
+    fn few_runs_are_tried_alone_concurrently() {
         let ids = SeededIds::new(1);
         let runs: Vec<_> = (0..12).map(|_| ids.run_id(NOW)).collect();
         let command = Arc::new(Command::Cancel);
         let requests = runs.iter().map(|run| request(*run, &command)).collect();
-        let (mut waiting, apart) = (Waiting { requests, ..Waiting::default() }, Apart::default());
-        apart.suspect(runs.iter().copied(), NOW);
+        let (mut waiting, register) = (Waiting { requests, ..Waiting::default() }, RefusedRuns::default());
+        register.suspect(runs.iter().copied(), NOW);
         for run in &runs[..6] {
-            apart.refused(*run, refused(), NOW);
+            register.refused(*run, refused(), NOW);
         }
         let later = NOW.after(Duration::from_secs(1));
-        let mut kinds = std::iter::from_fn(|| waiting.next(bounds(8), &apart, later)).map(|batch| batch.kind);
+        let mut kinds =
+            std::iter::from_fn(|| waiting.next(bounds(8), &register, later)).map(|batch| batch.kind);
         let (refused, suspected) = (Kind::Alone { is_refused: true }, Kind::Alone { is_refused: false });
         assert_eq!(kinds.by_ref().take(12).collect::<Vec<_>>(), [refused, suspected, suspected, suspected]);
     }

@@ -1,114 +1,105 @@
-//! A step that goes on where the one before it ended: claimed in the commit of that one's result, and called at once.
+//! A step that continues where the one before it ended: it is claimed in the commit of that one's result, and called at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use podium_domain::ids::StepIndex;
 use podium_domain::pool::Worker;
-use podium_domain::run::{Command, Effect, Run, TaskRef};
-use podium_ports::limiter::{Outcome, Patience, Permit, Settlement};
+use podium_domain::run::{Command, Effect, Run, StepRef, TaskRef};
+use podium_ports::limiter::{Patience, Permit};
 use podium_ports::queue::Lane;
-use podium_ports::vendor::ChatRequest;
+use tokio_util::sync::CancellationToken;
 
-use super::{Executor, Step, call, fallback, request};
+use super::fallback;
+use super::permits::Permits;
+use super::step_cache::CachedCalls;
+use super::step_call::{StepCall, Taken, return_permit};
+use crate::claims::claim::PendingClaim;
 use crate::commit::rehearse;
-use crate::lanes::task::{Slot, Wish};
+use crate::context::Context;
+use crate::lanes::slots::{Slot, Slots};
 
-/// How long a result waits for the permit of the step after it before it is recorded alone.
+/// How long a result waits for the permit of the next step before it is recorded alone.
 const PERMIT_WAIT: Duration = Duration::from_millis(50);
 
-/// A step that a result will make ready, and all that its call needs but the claim.
-pub(super) struct Next {
-    pub(super) wish: Wish,
-    at: (u16, StepIndex),
+/// Finds the next step of a run. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Chain {
+    pub(super) context: Context,
+    pub(super) permits: Permits,
+    pub(super) cache: CachedCalls,
+    pub(super) slots: Slots,
+    /// After it no step is chained.
+    pub(super) stop: CancellationToken,
+}
+
+/// A step that a result will make ready, with all that its call needs except the claim.
+pub(super) struct NextStep {
+    pub(super) pending: PendingClaim,
+    step: StepRef,
     worker: Worker,
     permit: Box<dyn Permit>,
-    room: Room,
+    /// Its own slot; `None` if it inherits that of the step before it.
+    slot: Option<Slot>,
 }
 
-/// Where a chained step runs.
-enum Room {
-    /// In the slot of the step before it.
-    Inherited,
-    /// In one of its own.
-    Own(Slot),
-}
-
-impl Executor {
-    /// A step that will be ready once `command` is carried out, with a slot and a permit for it. If others change the run meanwhile,
-    /// the step may not be ready after all: then its claim is left out.
-    pub(super) async fn next_after(&self, run: &Arc<Run>, command: &Command, lane: &Lane) -> Option<Next> {
-        let engine = &self.engine;
+impl Chain {
+    /// A step that will be ready after `command`, with a slot and a permit. If another process changes the run meanwhile, the step may
+    /// not be ready after all, and then its claim is left out of the commit.
+    pub(super) async fn next_after(
+        &self,
+        run: &Arc<Run>,
+        command: &Command,
+        lane: &Lane,
+    ) -> Option<NextStep> {
+        let context = &self.context;
         if self.stop.is_cancelled() || !matches!(command, Command::CompleteStep { .. }) {
             return None;
         }
-        // Others may have finished what the next step also waits for.
-        let mut after = (*engine.known().get(run.id()).unwrap_or_else(|| Arc::clone(run))).clone();
-        let (_, effects) = rehearse(&mut after, command, engine.now()).ok()?;
+        // Others may have finished steps that the next one also waits for.
+        let mut after = (*context.run_cache().get(run.id()).unwrap_or_else(|| Arc::clone(run))).clone();
+        let effects = rehearse(&mut after, command, context.now()).ok()?.effects;
+        let after = Arc::new(after);
         let mut ready = effects.iter().filter_map(|effect| match effect {
-            Effect::Dispatch { task: TaskRef::Step { round, step }, .. } => Some((*round, *step)),
-            _ => None,
+            Effect::Dispatch { task, .. } => task.step(),
+            Effect::CallOff { .. } | Effect::Stop => None,
         });
-        let (at, room) = ready.find_map(|at| Some((at, self.room_for(&after, at, lane)?)))?;
-        let task = TaskRef::Step { round: at.0, step: at.1 };
-        let worker = engine.pool().worker(after.worker_of(task)?)?;
-        if !worker.prices.is_valid_at(engine.now()) {
+        let (step, slot) = ready.find_map(|step| Some((step, self.slot_for(&after, step.into(), lane)?)))?;
+        let worker = context.pool().worker(after.worker_of(step.into())?)?;
+        if !worker.prices.is_valid_at(context.now()) {
             return None;
         }
-        let request = request(&after, at, worker)?;
-        if !fallback::can_take(worker, &request) {
+        let call = StepCall::new(&after, step, worker)?;
+        // A step with a known output is for the executor that gets its message.
+        if !fallback::can_take(worker, &call.request) || self.cache.look_up(&call).await.is_some() {
             return None;
         }
-        // A known output is for the executor that gets the message.
-        let recall = self.recall(&after, at, (worker, &request));
-        if self.is_known(recall.as_ref()).await {
-            return None;
-        }
-        let permit = self.permit_soon(&after, at, (worker, &request)).await?;
-        let reserve = call::most_cost(worker, &request, engine.now());
-        let wish = engine.wish(run.id(), task, reserve);
-        Some(Next { wish, at, worker: worker.clone(), permit, room })
-    }
-
-    /// A permit, if it comes soon.
-    async fn permit_soon(
-        &self,
-        run: &Run,
-        at: (u16, StepIndex),
-        asked: (&Worker, &ChatRequest),
-    ) -> Option<Box<dyn Permit>> {
-        tokio::select! {
+        let permit = tokio::select! {
             biased;
-            permit = self.permit(run, at, asked, Patience::Waits) => permit.ok(),
-            () = self.engine.parts().clock.sleep(PERMIT_WAIT) => None,
-        }
+            permit = self.permits.acquire(&call, Patience::Waits) => permit.ok()?,
+            () = context.parts().clock.sleep(PERMIT_WAIT) => return None,
+        };
+        let pending = PendingClaim::new(context, run.id(), step.into(), call.cost_max(context.now()));
+        Some(NextStep { pending, step, worker: call.worker, permit, slot })
     }
 
-    /// Where the step can run now, if anywhere.
-    fn room_for(&self, run: &Run, (round, step): (u16, StepIndex), before: &Lane) -> Option<Room> {
-        let lane = Lane::of(run, TaskRef::Step { round, step }, self.engine.pool());
-        if self.engine.dispatch().is_contended(&lane) {
+    /// The slot in which the task can run now: `Some(None)` is the slot of the step before it.
+    #[expect(clippy::option_option, reason = "no slot, the inherited one, or one of its own")]
+    fn slot_for(&self, run: &Run, task: TaskRef, before: &Lane) -> Option<Option<Slot>> {
+        let lane = Lane::of(run, task, self.context.pool());
+        if self.context.publisher().is_contended(&lane) {
             return None;
         }
-        if lane == *before { Some(Room::Inherited) } else { self.slots.try_take(&lane).map(Room::Own) }
+        if lane == *before { Some(None) } else { self.slots.try_take(&lane).map(Some) }
     }
 
-    /// The step in hand, if the run grants its claim.
-    pub(super) fn begin_next(
-        &self,
-        Next { wish, at, worker, permit, room }: Next,
-        run: Arc<Run>,
-        slot: Slot,
-    ) -> Option<Step> {
-        let slot = match room {
-            Room::Inherited => slot,
-            Room::Own(own) => own,
-        };
-        let Some(claimed) = wish.granted(run) else {
-            permit.settle(Settlement::of(Outcome::NotSent));
+    /// The next step as claimed, if the run after the commit grants its claim. `slot` is that of the step before it.
+    pub(super) fn begin(&self, next: NextStep, run: Arc<Run>, slot: Slot) -> Option<Taken> {
+        let NextStep { pending, step, worker, permit, slot: own } = next;
+        let Some(claimed) = pending.granted(run) else {
+            return_permit(permit);
             return None;
         };
-        self.engine.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
-        Some(Step { claimed, at, worker, permit, slot })
+        self.context.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
+        Some(Taken { claimed, step, worker, permit, slot: own.unwrap_or(slot) })
     }
 }

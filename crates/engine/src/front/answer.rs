@@ -1,5 +1,5 @@
-//! The answer as it is written. Plain clients cannot take text back, so text of two attempts is never mixed: a second attempt
-//! is shown only where it continues what was shown of the first.
+//! Streams the answer while it is written. Plain clients cannot retract text, so texts of two attempts are never mixed: text of a
+//! second attempt is shown only if it continues the text that was shown of the first.
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -8,14 +8,14 @@ use podium_domain::run::Run;
 use podium_ports::store::StoreError;
 
 use crate::front::watch::Update;
-use crate::options::Parts;
+use crate::parts::Parts;
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerPart {
-    /// More of it.
+    /// The next text.
     Text(String),
-    /// The run as it ended; always last. It may have failed or been cancelled.
+    /// The run after its end, always last. It may have failed or been cancelled.
     Ended(Box<Run>),
 }
 
@@ -25,18 +25,18 @@ pub enum AnswerError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An attempt was lost after text of it was shown, and the answer in the end begins otherwise.
+    /// An attempt was lost after its text was shown, and the answer does not begin with that text.
     #[error(
         "the answer of run {run} differs from what was streamed before an attempt was lost; read it by its run id"
     )]
     Diverged {
-        /// Where the answer can be read.
+        /// The run with the answer.
         run: RunId,
     },
-    /// The run's events ended without its end: a defect.
+    /// The run's events do not contain its end, which is a defect.
     #[error("run {run} cannot be read")]
     Unreadable {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
 }
@@ -45,9 +45,9 @@ struct Answering {
     parts: Parts,
     id: RunId,
     updates: BoxStream<'static, Result<Update, StoreError>>,
-    /// What the client has.
+    /// The text that the client has.
     shown: String,
-    /// What the attempt under way has written.
+    /// The text of the current attempt.
     current: String,
 }
 
@@ -106,7 +106,7 @@ impl Answering {
         Ok((rest.filter(|text| !text.is_empty()), Some(Box::new(run))))
     }
 
-    /// What `text` has beyond what was shown; `None` when it does not begin with that.
+    /// The part of `text` after the shown text; `None` if it does not begin with that.
     fn news(&self, text: &str) -> Option<String> {
         text.strip_prefix(self.shown.as_str()).map(str::to_owned)
     }

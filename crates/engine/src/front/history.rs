@@ -1,4 +1,4 @@
-//! The events of a run that has ended, read from the store while they are taken.
+//! The events of an ended run, read from the store while the caller consumes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use podium_domain::run::SequencedEvent;
 use podium_ports::store::StoreError;
 use tokio::sync::Semaphore;
 
-use crate::options::Parts;
+use crate::parts::Parts;
 
 /// Events read at a time: an event may hold a whole output, and the reader may be slow.
 const PAGE: u32 = 4;
 
-/// Histories that read the store at the same time; the others wait. So however many clients ask for long answers at once, few of
-/// them are in memory before it is known how long they are, and few of the store's connections are taken.
+/// Most histories that read the store concurrently; the others wait. It bounds the memory for events whose length is not known yet,
+/// and the connections of the store, however many clients ask.
 const READS_MAX: usize = 4;
 
-/// The places of histories that read the store. Clones share them.
+/// The permits for reading. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Reads(Arc<Semaphore>);
 
@@ -54,7 +54,7 @@ impl History {
     async fn next(&mut self) -> Result<Option<SequencedEvent>, StoreError> {
         if self.page.is_empty() && !self.is_over {
             // Nothing closes the semaphore.
-            let _place = self.reads.0.acquire().await.ok();
+            let _permit = self.reads.0.acquire().await.ok();
             let events = self.parts.store.events(self.id, self.after, PAGE).await;
             // After an error nothing follows.
             self.is_over = events.is_err();

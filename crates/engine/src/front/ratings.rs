@@ -1,5 +1,6 @@
-//! What those who asked think of the answers, and what that says about workers.
+//! Ratings of answers by their tenants, and what they say about workers.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use podium_domain::ids::{RunId, StepIndex, TenantId, WorkerId};
@@ -10,15 +11,15 @@ use podium_domain::run::{AttemptOutcome, Run, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::store::{RatedRun, StoreError};
 
-use crate::engine::Engine;
+use crate::context::Context;
 
 /// Why a run is not rated.
 #[derive(Debug, thiserror::Error)]
 pub enum RateError {
     /// The tenant has no such run.
-    #[error("there is no such run")]
+    #[error("the run does not exist")]
     UnknownRun,
-    /// It goes on: there is nothing to rate yet.
+    /// The run has no answer to rate yet.
     #[error("the run has not ended")]
     NotEnded,
     /// The store failed.
@@ -26,72 +27,71 @@ pub enum RateError {
     Store(#[from] StoreError),
 }
 
-/// How one worker did at one question, by the word of the one who asked.
+/// The rating of one worker's answer to one question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatedOutcome {
     /// The run.
     pub run: RunId,
-    /// What was asked.
+    /// The question.
     pub question: String,
-    /// Who answered.
+    /// The worker that answered.
     pub worker: WorkerId,
-    /// What is thought of it.
+    /// The tenant's rating.
     pub rating: Rating,
-    /// Since when.
+    /// The time of the rating.
     pub rated_at: Timestamp,
-    /// What the run cost.
+    /// The cost of the run.
     pub cost: Cost,
-    /// From the run's acceptance to its end.
+    /// The time from the run's acceptance to its end.
     pub latency: Duration,
 }
 
-/// A part of a list of outcomes.
+/// A page of outcomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutcomePage {
-    /// The outcomes, by the age of their runs, the oldest first.
+    /// The outcomes, those of the oldest runs first.
     pub outcomes: Vec<RatedOutcome>,
-    /// After which run the next part begins; none: this is the last one.
+    /// The run after which the next page begins; `None` on the last page.
     pub next: Option<RunId>,
 }
 
-impl Engine {
-    /// Keeps what a tenant thinks of a run of its own that has ended, in place of what it thought before.
-    pub async fn rate(&self, tenant: &TenantId, id: RunId, rating: &Rating) -> Result<(), RateError> {
-        let run = self.run(id).await?.filter(|run| run.spec().tenant == *tenant);
-        if !run.ok_or(RateError::UnknownRun)?.is_ended() {
-            return Err(RateError::NotEnded);
-        }
-        let is_kept = self.parts().store.rate(tenant, id, rating, self.now()).await?;
-        // It may have been removed meanwhile.
-        if is_kept { Ok(()) } else { Err(RateError::UnknownRun) }
+/// Stores a tenant's rating of its own ended run, in place of an earlier one.
+pub(crate) async fn rate(
+    context: &Context,
+    tenant: &TenantId,
+    id: RunId,
+    rating: &Rating,
+) -> Result<(), RateError> {
+    let run = context.run(id).await?.filter(|run| run.spec().tenant == *tenant);
+    if !run.ok_or(RateError::UnknownRun)?.is_ended() {
+        return Err(RateError::NotEnded);
     }
-
-    /// What a tenant's ratings say about single workers: of its rated runs after `after` that were accepted from `from` on and
-    /// before `until`, at most `limit`, those in which one worker answered alone.
-    pub async fn outcomes(
-        &self,
-        tenant: &TenantId,
-        (from, until): (Timestamp, Timestamp),
-        after: Option<RunId>,
-        limit: u32,
-    ) -> Result<OutcomePage, StoreError> {
-        let store = &self.parts().store;
-        // No run has the least id that its time could give.
-        let after = after.max(Some(RunId::least_at(from)));
-        let rated = store.rated(tenant, after, RunId::least_at(until), limit).await?;
-        let is_full = rated.len() >= limit as usize;
-        let next = rated.last().map(|last| last.run).filter(|_| is_full);
-        let ids: Vec<_> = rated.iter().map(|line| line.run).collect();
-        let (runs, _damaged) = self.unreadable().load(&ids).await?;
-        let of_run = |line: RatedRun| {
-            let run = runs.iter().find(|run| run.id() == line.run)?;
-            outcome(run, line)
-        };
-        Ok(OutcomePage { outcomes: rated.into_iter().filter_map(of_run).collect(), next })
-    }
+    let is_kept = context.parts().store.rate(tenant, id, rating, context.now()).await?;
+    // It may have been removed meanwhile.
+    if is_kept { Ok(()) } else { Err(RateError::UnknownRun) }
 }
 
-/// What the rating of a run says about a worker. Nothing where several had a part in the answer, or none gave one.
+/// The outcomes of a tenant's rated runs after `after` that were accepted in a span of time. It reads at most `limit` runs and returns
+/// those that one worker answered alone.
+pub(crate) async fn outcomes(
+    context: &Context,
+    tenant: &TenantId,
+    accepted: Range<Timestamp>,
+    after: Option<RunId>,
+    limit: u32,
+) -> Result<OutcomePage, StoreError> {
+    // No run has the least id of its time.
+    let after = after.max(Some(RunId::least_at(accepted.start)));
+    let rated = context.parts().store.rated(tenant, after, RunId::least_at(accepted.end), limit).await?;
+    let is_full = rated.len() >= limit as usize;
+    let next = rated.last().map(|last| last.run).filter(|_| is_full);
+    let ids: Vec<_> = rated.iter().map(|line| line.run).collect();
+    let (runs, _damaged) = context.unreadable().load(&ids).await?;
+    let of_run = |line: RatedRun| outcome(runs.iter().find(|run| run.id() == line.run)?, line);
+    Ok(OutcomePage { outcomes: rated.into_iter().filter_map(of_run).collect(), next })
+}
+
+/// The outcome of a rated run; `None` if several workers had a part in the answer, or no worker answered.
 fn outcome(run: &Run, line: RatedRun) -> Option<RatedOutcome> {
     let spec = run.spec();
     let [round] = run.rounds() else { return None };

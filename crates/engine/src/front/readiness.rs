@@ -1,4 +1,4 @@
-//! Whether a process can do its own job, and what it stands on.
+//! Readiness: whether a process can do its work, and the state of the parts that it needs.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use podium_ports::BoxError;
 use podium_ports::clock::Skew;
 
-use crate::engine::Engine;
+use crate::context::Context;
 
-/// How long a part has to answer. A probe that waits for a second gets its answer.
+/// How long a part has to answer, so that a probe gets its answer within a second.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 
-/// What a process stands on, as it was a moment ago.
+/// The state of a process' parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Each part.
     pub parts: Vec<PartState>,
 }
 
-/// One of them.
+/// The state of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartState {
-    /// Which: `store`, `queue`, `clock`, `limiter`.
+    /// The name: `store`, `queue`, `clock` or `limiter`.
     pub part: &'static str,
-    /// Whether the process cannot do its job without it.
+    /// Whether the process cannot work without it.
     pub is_needed: bool,
-    /// What is wrong with it; none: it is up.
+    /// The problem; `None` if it is up.
     pub problem: Option<String>,
-    /// More about it.
+    /// More information.
     pub note: Option<String>,
 }
 
@@ -35,9 +35,9 @@ pub struct PartState {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NotReady {
-    /// Which part.
+    /// The part.
     pub part: &'static str,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -50,7 +50,7 @@ impl Readiness {
     }
 }
 
-/// A line for each part, after one for all of them.
+/// One line for all parts, then one for each.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", if self.outcome().is_ok() { "ready" } else { "not ready" })?;
@@ -65,45 +65,38 @@ impl fmt::Display for Readiness {
     }
 }
 
-impl Engine {
-    /// The state of the store, the queue and the clock, within a second. A process that only accepts runs is ready without the
-    /// queue: they wait in the store.
-    pub async fn readiness(&self) -> Readiness {
-        let (store, queue) = (&self.parts().store, &self.parts().queue);
-        let ping_store = async { store.ping().await.map_err(Into::into) };
-        let ping_queue = async { queue.ping().await.map_err(Into::into) };
-        let (store, queue) =
-            futures::join!(self.answers("store", ping_store), self.answers("queue", ping_queue));
-        let skew = self.parts().clock.skew();
-        let excess = skew.filter(|skew| skew.is_excessive());
-        let clock = PartState {
-            part: "clock",
-            is_needed: true,
-            problem: excess.map(|skew| format!("{skew}; at most {} ms are allowed", skew.max.as_millis())),
-            note: if excess.is_some() { None } else { skew.as_ref().map(Skew::to_string) },
-        };
-        let part = |part, is_needed, problem| PartState { part, is_needed, problem, note: None };
-        Readiness { parts: vec![part("store", true, store), part("queue", self.is_at_work(), queue), clock] }
-    }
+/// The state of the store, the queue and the clock, within a second. A process that only accepts runs is ready without the queue: the
+/// tasks wait in the store.
+pub(crate) async fn readiness(context: &Context) -> Readiness {
+    let (store, queue) = (&context.parts().store, &context.parts().queue);
+    let ping_store = async { store.ping().await.map_err(Into::into) };
+    let ping_queue = async { queue.ping().await.map_err(Into::into) };
+    let (store, queue) =
+        futures::join!(problem(context, "store", ping_store), problem(context, "queue", ping_queue));
+    let skew = context.parts().clock.skew();
+    let excess = skew.filter(|skew| skew.is_excessive());
+    let clock = PartState {
+        part: "clock",
+        is_needed: true,
+        problem: excess.map(|skew| format!("{skew}; at most {} ms are allowed", skew.max.as_millis())),
+        note: if excess.is_some() { None } else { skew.as_ref().map(Skew::to_string) },
+    };
+    let part = |part, is_needed, problem| PartState { part, is_needed, problem, note: None };
+    Readiness { parts: vec![part("store", true, store), part("queue", context.takes_tasks(), queue), clock] }
+}
 
-    /// Whether the process can do its job.
-    pub async fn ready(&self) -> Result<(), NotReady> {
-        self.readiness().await.outcome()
-    }
-
-    /// What is wrong with a part that was asked for an answer.
-    async fn answers(
-        &self,
-        part: &'static str,
-        ping: impl Future<Output = Result<(), BoxError>>,
-    ) -> Option<String> {
-        let answer = tokio::select! {
-            biased;
-            answer = ping => answer,
-            () = self.parts().clock.sleep(ANSWER_MAX) => Err("no answer in time".into()),
-        };
-        let error = answer.err()?;
-        tracing::debug!(part, error = &*error as &dyn std::error::Error, "no answer");
-        Some(format!("the {part} does not answer"))
-    }
+/// The problem with a part, by its answer to a ping.
+async fn problem(
+    context: &Context,
+    part: &'static str,
+    ping: impl Future<Output = Result<(), BoxError>>,
+) -> Option<String> {
+    let answer = tokio::select! {
+        biased;
+        answer = ping => answer,
+        () = context.parts().clock.sleep(ANSWER_MAX) => Err("no answer in time".into()),
+    };
+    let error = answer.err()?;
+    tracing::debug!(part, error = &*error as &dyn std::error::Error, "no answer");
+    Some(format!("the {part} does not answer"))
 }

@@ -1,4 +1,4 @@
-//! Accepting a request.
+//! Accepts requests: each becomes a durable run.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,58 +15,63 @@ use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, T
 use podium_domain::sampling::{Sampling, SamplingError};
 use podium_domain::stops::Stops;
 use podium_domain::usage::Spent;
-use podium_ports::conductor::{Conductor, PlanOutcome};
+use podium_ports::conductor::{Abilities, PlanOutcome};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::{Commit, Created, StoreError};
 
+use super::wait_for_end::Ending;
 use crate::commit::rehearse;
+use crate::context::Context;
 use crate::cost_bounds::Question;
-use crate::engine::Engine;
-use crate::executor::call;
-use crate::front::wait_for_end::Ending;
 use crate::metrics::Stage;
+use crate::planner::request::{first_request, plan_request, reserve_for};
+use crate::token_estimates::message_tokens;
 
-/// A request, already parsed and bounded by a server.
+/// The planning of a run's first round.
+const FIRST_PLAN: TaskRef = TaskRef::Plan { round: 0 };
+
+/// A request, parsed and bounded by an API.
 #[derive(Clone, Debug)]
 pub struct Submit {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The key that it was asked with, if any.
+    /// The key of the request, if any.
     pub key: Option<KeyId>,
     /// The budgets that it is charged to.
     pub budgets: Vec<Budget>,
-    /// The client's own name for it: repeating it gives the same run.
+    /// The client's own id for the request. Repeating it returns the same run.
     pub request_id: Option<RequestId>,
-    /// A hash of what is asked for. A request id that comes with another one is refused.
+    /// A hash of the request. A request id that was used with another hash is rejected.
     pub request_digest: Option<String>,
-    /// The model that the client named.
+    /// The model in the request.
     pub model: String,
-    /// The name and version of the conductor that alone will do, if the client named one.
+    /// The name and version of the only acceptable conductor, if the client named one.
     pub conductor: Option<String>,
     /// The messages.
     pub conversation: Conversation,
-    /// The bounds.
+    /// The policy.
     pub policy: Policy,
     /// Most tokens of the answer.
     pub answer_tokens_max: Option<u32>,
-    /// How its workers are to choose their words.
+    /// The sampling parameters for its workers.
     pub sampling: Sampling,
-    /// The form of the answer.
+    /// The response format of the answer.
     pub answer: AnswerForm,
-    /// Texts that end the answer.
+    /// The stop sequences of the answer.
     pub stops: Stops,
 }
 
-/// Which run a request became.
+/// The run of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Submitted {
-    /// A new one, as it was accepted. It may have come further since.
+    /// A new run, as it was accepted. It may have progressed since.
     New(Arc<Run>),
-    /// The one that the same request id had become before.
+    /// The run that the request id belongs to already.
     Existing(RunId),
 }
 
 impl Submitted {
-    /// The run.
+    /// The id of the run.
     pub fn run_id(&self) -> RunId {
         match self {
             Self::New(run) => run.id(),
@@ -75,19 +80,19 @@ impl Submitted {
     }
 }
 
-/// Why a request is not accepted.
+/// Why a request is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// A bound is out of bounds.
+    /// A part of the policy is out of bounds.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// So is a part of the sampling.
+    /// A sampling parameter is out of bounds.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// So is a part of the form of the answer.
+    /// The response format is invalid.
     #[error(transparent)]
     Answer(#[from] AnswerFormError),
-    /// No worker takes the pictures, the form of the answer, or the texts that end it.
+    /// No worker supports the images, the response format or the stop sequences.
     #[error(transparent)]
     NoneTakes(#[from] NoneTakes),
     /// The conversation fits the context of no worker.
@@ -100,219 +105,207 @@ pub enum SubmitError {
         /// The context, in tokens, of the allowed worker with the largest one.
         tokens_max: u32,
     },
-    /// The conductor that alone will do is not here.
+    /// The named conductor is unknown.
     #[error("there is no conductor `{pinned}` here")]
     UnknownConductor {
-        /// As it was named.
+        /// The name in the request.
         pinned: String,
     },
-    /// No worker is left.
+    /// The policy permits no worker of the pool.
     #[error("policy workers_allowed leaves no worker of the pool")]
     NoWorkerAllowed,
-    /// The tenant used the request id before, for a request that asks for something else.
+    /// The tenant used the request id before, for a different request.
     #[error(
         "the request id was used for another request, which is run {run}; use a new id for a new request"
     )]
     OtherRequest {
-        /// The run of that request.
+        /// The run of the earlier request.
         run: RunId,
     },
-    /// A budget has no room for the least that the run can cost.
+    /// The least that the run can cost does not fit a budget.
     #[error(transparent)]
     OverBudget(Shortage),
-    /// The store failed. The run may exist: repeating with a request id is safe.
+    /// The store failed. The run may exist: repeating the request with a request id is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store refuses its own first event: a defect.
+    /// The run's first event cannot be applied, which is a defect.
     #[error("the run could not begin")]
     Illegal(#[source] podium_domain::run::IllegalEvent),
 }
 
-/// A run that is about to be created, and what follows when it is.
-pub(crate) struct Draft {
+/// A run that is about to be created, and the effects of its creation.
+struct Draft {
     commit: Commit,
     effects: Vec<Effect>,
 }
 
-impl Draft {
-    pub(crate) fn run_id(&self) -> RunId {
-        self.commit.after.id()
+/// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.
+pub(crate) async fn submit(context: &Context, request: Submit) -> Result<Submitted, SubmitError> {
+    let draft = draft(context, request)?;
+    create(context, draft).await
+}
+
+/// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`submit`], the run is durable.
+pub(crate) async fn ask(context: &Context, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
+    let draft = draft(context, request)?;
+    let id = draft.commit.after.id();
+    // Usually the subscription is complete first, and no end can be missed. An accepted run waits for no live stream.
+    let mut ending = Ending::of_new(context.clone(), id);
+    let mut create = pin!(create(context, draft));
+    let submitted = tokio::select! {
+        biased;
+        submitted = &mut create => submitted?,
+        () = ending.listen() => create.await?,
+    };
+    match submitted {
+        Submitted::New(_) => Ok((submitted, ending)),
+        Submitted::Existing(id) => Ok((submitted, Ending::of_known(context.clone(), id))),
     }
 }
 
-impl Engine {
-    /// Accepts a request: after this the run is durable and will end, whatever happens to this process.
-    pub async fn submit(&self, request: Submit) -> Result<Submitted, SubmitError> {
-        let draft = self.draft(request)?;
-        self.create(draft).await
+fn draft(context: &Context, request: Submit) -> Result<Draft, SubmitError> {
+    let (parts, now) = (context.parts(), context.now());
+    let id = parts.ids.run_id(now);
+    let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
+    let conductor = match &request.conductor {
+        Some(pinned) => parts.conductor(pinned).ok_or_else(|| unknown(pinned))?,
+        None => parts.conductors.for_run(id),
+    };
+    let policy = bounded(context, conductor, &request)?;
+    request.sampling.check()?;
+    let question = Question {
+        conversation: &request.conversation,
+        policy: &policy,
+        answer_tokens_max: request.answer_tokens_max,
+        at: now,
+    };
+    let hold = if request.budgets.is_empty() { Cost::ZERO } else { least(context, conductor, &question) };
+    let spec = RunSpec {
+        tenant: request.tenant,
+        key: request.key,
+        budgets: request.budgets.iter().map(|budget| budget.at(now)).collect(),
+        hold,
+        request_id: request.request_id,
+        request_digest: request.request_digest,
+        model: request.model,
+        conversation: request.conversation,
+        deadline_at: now.after(policy.deadline()),
+        policy,
+        answer_tokens_max: request.answer_tokens_max,
+        sampling: request.sampling,
+        answer: request.answer,
+        stops: request.stops,
+        pool: parts.pool.version(),
+        conductor: conductor.id().to_owned(),
+        accepted_at: now,
+    };
+    let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
+    let run = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
+    if let Some(planned) = planned_at_once(context, conductor, &run, &events) {
+        return Ok(planned);
     }
-
-    /// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`Self::submit`], the run is
-    /// durable.
-    pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
-        let draft = self.draft(request)?;
-        let id = draft.run_id();
-        // Usually the subscription is done first, and no end can be missed. An accepted run waits for no live stream.
-        let mut ending = Ending::of_new(self.clone(), id);
-        let mut create = pin!(self.create(draft));
-        let submitted = tokio::select! {
-            biased;
-            submitted = &mut create => submitted?,
-            () = ending.listen() => create.await?,
-        };
-        match submitted {
-            Submitted::New(_) => Ok((submitted, ending)),
-            Submitted::Existing(id) => Ok((submitted, self.ending(id))),
-        }
-    }
-
-    /// Waits for the end of a run.
-    pub fn ending(&self, id: RunId) -> Ending {
-        Ending::of_known(self.clone(), id)
-    }
-
-    fn draft(&self, request: Submit) -> Result<Draft, SubmitError> {
-        let (conductors, now) = (&self.parts().conductors, self.now());
-        let id = self.parts().ids.run_id(now);
-        let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
-        let conductor = match &request.conductor {
-            Some(pinned) => {
-                let mut all = conductors.all();
-                all.find(|conductor| conductor.id() == pinned).ok_or_else(|| unknown(pinned))?
-            }
-            None => conductors.for_run(id),
-        };
-        let policy = self.bounded(&**conductor, &request)?;
-        request.sampling.check()?;
-        let question = Question {
-            conversation: &request.conversation,
-            policy: &policy,
-            answer_tokens_max: request.answer_tokens_max,
-            at: now,
-        };
-        let hold = if request.budgets.is_empty() { Cost::ZERO } else { self.least(&**conductor, &question) };
-        let spec = RunSpec {
-            tenant: request.tenant,
-            key: request.key,
-            budgets: request.budgets.iter().map(|budget| budget.at(now)).collect(),
-            hold,
-            request_id: request.request_id,
-            request_digest: request.request_digest,
-            model: request.model,
-            conversation: request.conversation,
-            deadline_at: now.after(policy.deadline()),
-            policy,
-            answer_tokens_max: request.answer_tokens_max,
-            sampling: request.sampling,
-            answer: request.answer,
-            stops: request.stops,
-            pool: self.parts().pool.version(),
-            conductor: conductor.id().to_owned(),
-            accepted_at: now,
-        };
-        let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
-        let after = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
-        let dispatch = Effect::Dispatch { task: TaskRef::Plan { round: 0 }, not_before: now };
-        let commit = self.dispatch().commit(after, events, &[]).charged(Charge::default());
-        let accepted = Draft { commit, effects: vec![dispatch] };
-        Ok(self.planned_at_once(&**conductor, &accepted).unwrap_or(accepted))
-    }
-
-    /// The same with its plan, where no model is needed for it: a commit, a message and a process less on the way.
-    fn planned_at_once(&self, conductor: &dyn Conductor, accepted: &Draft) -> Option<Draft> {
-        let now = self.now();
-        let (task, id) = (TaskRef::Plan { round: 0 }, self.parts().ids.claim_id());
-        let (mut after, mut events) = ((*accepted.commit.after).clone(), accepted.commit.events.clone());
-        let request = self.plan_request(&after, task, id);
-        let PlanOutcome { result, usage, cost } = conductor.plan_at_once(&request)?;
-        let claim = Claim {
-            id,
-            executor: self.options().executor.clone(),
-            process: self.holds().process(),
-            lease_until: now.after(self.options().lease),
-            reserve: Cost::ZERO,
-        };
-        let mut effects = Vec::new();
-        let reserve = self.reserve_for(&after, &result);
-        let complete =
-            Command::CompletePlan { round: 0, claim: id, result, spent: Spent { usage, cost }, reserve };
-        for command in [Command::Claim { task, claim }, complete] {
-            let (fresh, then) = rehearse(&mut after, &command, now).ok()?;
-            events.extend(fresh);
-            effects = then;
-        }
-        let commit = self.dispatch().commit(after, events, &[]).charged(Charge::default());
-        Some(Draft { commit, effects })
-    }
-
-    async fn create(&self, draft: Draft) -> Result<Submitted, SubmitError> {
-        let commit = &draft.commit;
-        let created = if commit.booking().is_some() {
-            let created = self.charged_creations().ask(commit.clone()).await?;
-            created
-                .inspect_err(|shortage| self.metrics().refused(Stage::Accept, shortage))
-                .map_err(SubmitError::OverBudget)?
-        } else {
-            self.creations().ask(commit.clone()).await?
-        };
-        match created {
-            Created::Existing(id) => return self.existing(id, commit.after.spec()).await,
-            Created::New => self.metrics().happened(&commit.after, &commit.events),
-            // Whoever wrote it has counted it, or has lost the answer.
-            Created::Already => {}
-        }
-        self.announce(&draft);
-        Ok(Submitted::New(draft.commit.after))
-    }
-
-    /// The run that the same request id had become before, if it is of the same request. One that was accepted before digests
-    /// were stored is.
-    async fn existing(&self, id: RunId, spec: &RunSpec) -> Result<Submitted, SubmitError> {
-        let before = match &spec.request_digest {
-            Some(_) => self.run(id).await?.and_then(|run| run.spec().request_digest.clone()),
-            None => None,
-        };
-        if before.is_some() && before != spec.request_digest {
-            return Err(SubmitError::OtherRequest { run: id });
-        }
-        Ok(Submitted::Existing(id))
-    }
-
-    /// Has published what a created run begins with.
-    fn announce(&self, Draft { commit, effects }: &Draft) {
-        if self.is_at_work() {
-            self.known().note(&commit.after);
-        }
-        let ready = effects.iter().filter_map(|effect| match *effect {
-            Effect::Dispatch { task, not_before } => Some((task, not_before)),
-            Effect::CallOff { .. } | Effect::Stop => None,
-        });
-        self.dispatch().publish_in_passing(commit.clone(), ready.collect());
-    }
-
-    /// The policy, checked, and narrowed to what the conductor can do and to the workers that can be asked for it.
-    pub(crate) fn bounded(&self, conductor: &dyn Conductor, request: &Submit) -> Result<Policy, SubmitError> {
-        let policy = within_abilities(conductor, request.policy.clone());
-        policy.check()?;
-        request.answer.check()?;
-        let pool = &self.parts().pool;
-        if pool.safest(&policy).is_none() {
-            return Err(SubmitError::NoWorkerAllowed);
-        }
-        let policy = narrowed(policy, pool, &request.conversation, &request.answer, &request.stops)?;
-        within_context(policy, pool, &request.conversation)
-    }
-
-    /// The least that a run can cost: its first plan, and one step.
-    pub(crate) fn least(&self, conductor: &dyn Conductor, question: &Question<'_>) -> Cost {
-        let request = self.first_request(question.conversation, question.policy.clone());
-        conductor.plan_cost_max(&request) + question.least(&self.parts().pool)
-    }
+    let effects = vec![Effect::Dispatch { task: FIRST_PLAN, not_before: now }];
+    Ok(Draft { commit: first_commit(context, run, events), effects })
 }
 
-/// The policy, narrowed to the workers whose context the conversation fits: each of them is shown all of it.
+/// The run with its plan, if the plan needs no model: that saves a commit, a message and a process.
+fn planned_at_once(
+    context: &Context,
+    conductor: &ConductorProfile,
+    accepted: &Run,
+    events: &[SequencedEvent],
+) -> Option<Draft> {
+    let (now, id) = (context.now(), context.parts().ids.claim_id());
+    let (mut after, mut events) = (accepted.clone(), events.to_vec());
+    let request = plan_request(context, &after, FIRST_PLAN, id, None);
+    let PlanOutcome { result, usage, cost } = conductor.plan_at_once(&request)?;
+    let claim = Claim {
+        id,
+        executor: context.options().executor.clone(),
+        process: context.leases().process(),
+        lease_until: now.after(context.options().lease),
+        reserve: Cost::ZERO,
+    };
+    let (reserve, spent) = (reserve_for(context, &after, &result), Spent { usage, cost });
+    let complete = Command::CompletePlan { round: 0, claim: id, result, spent, reserve };
+    let mut effects = Vec::new();
+    for command in [Command::Claim { task: FIRST_PLAN, claim }, complete] {
+        let change = rehearse(&mut after, &command, now).ok()?;
+        events.extend(change.events);
+        effects = change.effects;
+    }
+    Some(Draft { commit: first_commit(context, after, events), effects })
+}
+
+fn first_commit(context: &Context, after: Run, events: Vec<SequencedEvent>) -> Commit {
+    context.publisher().commit(after, events, &[]).charged(Charge::default())
+}
+
+async fn create(context: &Context, draft: Draft) -> Result<Submitted, SubmitError> {
+    let commit = &draft.commit;
+    let created = if commit.booking().is_some() {
+        let created = context.charged_creations().ask(commit.clone()).await?;
+        created
+            .inspect_err(|shortage| context.metrics().refused(Stage::Accept, shortage))
+            .map_err(SubmitError::OverBudget)?
+    } else {
+        context.creations().ask(commit.clone()).await?
+    };
+    match created {
+        Created::Existing(id) => return existing(context, id, commit.after.spec()).await,
+        Created::New => context.metrics().happened(&commit.after, &commit.events),
+        // The earlier try has counted it, or its answer was lost.
+        Created::Already => {}
+    }
+    if context.takes_tasks() {
+        context.run_cache().note(&commit.after);
+    }
+    let ready = draft.effects.iter().filter_map(|effect| match *effect {
+        Effect::Dispatch { task, not_before } => Some((task, not_before)),
+        Effect::CallOff { .. } | Effect::Stop => None,
+    });
+    context.publisher().publish_in_background(commit.clone(), ready.collect());
+    Ok(Submitted::New(draft.commit.after))
+}
+
+/// The run that the same request id belongs to, if it is of the same request. A run from before digests were stored is.
+async fn existing(context: &Context, id: RunId, spec: &RunSpec) -> Result<Submitted, SubmitError> {
+    let before = match &spec.request_digest {
+        Some(_) => context.run(id).await?.and_then(|run| run.spec().request_digest.clone()),
+        None => None,
+    };
+    if before.is_some() && before != spec.request_digest {
+        return Err(SubmitError::OtherRequest { run: id });
+    }
+    Ok(Submitted::Existing(id))
+}
+
+/// The checked policy, restricted to the conductor's abilities and to the workers that can take the request.
+pub(super) fn bounded(
+    context: &Context,
+    conductor: &ConductorProfile,
+    request: &Submit,
+) -> Result<Policy, SubmitError> {
+    let policy = within_abilities(conductor.abilities(), request.policy.clone());
+    policy.check()?;
+    request.answer.check()?;
+    let pool = context.pool();
+    if pool.safest(&policy).is_none() {
+        return Err(SubmitError::NoWorkerAllowed);
+    }
+    let policy = narrowed(policy, pool, &request.conversation, &request.answer, &request.stops)?;
+    within_context(policy, pool, &request.conversation)
+}
+
+/// The least that a run can cost: its first plan, and one step.
+pub(super) fn least(context: &Context, conductor: &ConductorProfile, question: &Question<'_>) -> Cost {
+    let request = first_request(context, question.conversation, question.policy.clone());
+    conductor.plan_cost_max(&request) + question.least(context.pool())
+}
+
+/// The policy, restricted to the workers whose context the conversation fits, because each worker gets all of it.
 fn within_context(policy: Policy, pool: &Pool, conversation: &Conversation) -> Result<Policy, SubmitError> {
-    let tokens = call::tokens_of(conversation.messages());
+    let tokens = message_tokens(conversation.messages());
     let allowed = || pool.workers().iter().filter(|worker| policy.allows(worker));
     let able: Vec<_> = allowed().filter(|worker| tokens < u64::from(worker.context_tokens)).collect();
     if able.len() == allowed().count() {
@@ -326,9 +319,8 @@ fn within_context(policy: Policy, pool: &Pool, conversation: &Conversation) -> R
     Ok(Policy { workers_allowed: WorkersAllowed::Only(able), ..policy })
 }
 
-/// The policy, narrowed to what the conductor can do.
-pub(crate) fn within_abilities(conductor: &dyn Conductor, policy: Policy) -> Policy {
-    let abilities = conductor.abilities();
+/// The policy, restricted to a conductor's abilities.
+pub(crate) fn within_abilities(abilities: Abilities, policy: Policy) -> Policy {
     Policy {
         steps_max: policy.steps_max.min(abilities.steps_max),
         rounds_max: policy.rounds_max.min(abilities.rounds_max),

@@ -1,5 +1,5 @@
-//! Watching a run: stored events without gaps, and live text between them. The store is read whenever a signal says so, or a
-//! signal may have been lost; the live stream is never trusted for more than speed.
+//! Watches a run: stored events without gaps, and live text between them. The store is read whenever a signal says so, or a signal
+//! may have been lost. The live stream only makes this faster.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,45 +8,44 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt};
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
-use podium_domain::run::{Run, SequencedEvent, TaskRef};
+use podium_domain::run::{Run, SequencedEvent, StepRef};
 use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
 
-use crate::engine::WatchError;
-use crate::options::Parts;
+use crate::parts::Parts;
 
-/// When the store is first read without a signal, and how often while there is no live stream. With one, the next read comes after
-/// twice that, and so on up to the most, until something has happened: a lost signal delays a watcher by no more than the silence
-/// before it. Past the deadline of the run, soon after which it ends, it is read as often as at first.
+/// Interval between reads of the store without a live stream, and time to the first read without a signal. With a live stream, the time
+/// doubles up to a bound until something happens: a lost signal delays a watcher by at most the silence before it. After the run's
+/// deadline, soon after which the run ends, the first interval applies again.
 const POLL_AFTER: Duration = Duration::from_secs(1);
 const POLL_AFTER_MAX: Duration = Duration::from_secs(30);
-/// How long a watcher waits for the live stream before it goes on without. It subscribes in the meantime.
+/// How long a watcher waits for its subscription before it continues without. The subscription goes on in the background.
 const SUBSCRIBE_WAIT: Duration = Duration::from_millis(50);
 /// Events read at a time.
 const EVENTS_PAGE: u32 = 256;
 
-/// Something that happened to a watched run.
+/// An update of a watched run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     /// A stored event.
     Event(SequencedEvent),
-    /// The conductor wrote something.
+    /// Text of the conductor.
     Planning {
-        /// Which round it plans.
+        /// The round that it plans.
         round: u16,
-        /// What it wrote.
+        /// The text.
         text: String,
     },
-    /// A worker wrote something. The frames of one attempt follow each other without gaps or overlaps. What a step writes that
-    /// began before its plan was complete is told when the plan is.
+    /// Text of a worker. The frames of one attempt have no gaps or overlaps. The text of a step that began before its plan was complete
+    /// is held back until the plan is.
     Frame {
-        /// What it wrote.
+        /// The text and its place.
         frame: Frame,
-        /// Whether it belongs to what will be the run's answer.
+        /// Whether it is text of the run's answer.
         is_answer: bool,
     },
-    /// The attempt whose text was shown is over without a result; frames that follow are another attempt's.
+    /// The attempt whose text was shown ended without a result; later frames are those of another attempt.
     Restarted {
         /// The round.
         round: u16,
@@ -55,19 +54,30 @@ pub enum Update {
     },
 }
 
-/// What a watcher is for.
+/// The updates that a watcher needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// Everything that happens.
+    /// All of them.
     Everything,
-    /// The answer's text and the end. Events come when they are read for that, which is not with every commit.
+    /// The answer's text and the end. Events arrive when they are read for that, which is not at each commit.
     Answer,
 }
 
-/// What was shown of a step.
+/// The text of a step that the watcher has shown.
 struct Shown {
     claim: ClaimId,
     bytes: u64,
+}
+
+/// Why a run cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The run does not exist.
+    #[error("the run does not exist")]
+    UnknownRun,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 pub(crate) struct Watcher {
@@ -76,12 +86,12 @@ pub(crate) struct Watcher {
     wants: Wants,
     after: u64,
     run: Option<Run>,
-    /// None while the live stream fails: then the store is polled, and every poll tries again.
+    /// `None` while the live stream fails. Then the store is polled, and each poll subscribes again.
     signals: Option<Signals>,
-    /// A subscription that takes long: it is used from then on.
+    /// A subscription that is not complete yet.
     subscribing: Option<BoxFuture<'static, Option<Signals>>>,
-    shown: HashMap<(u16, StepIndex), Shown>,
-    /// The round of which text is not shown yet: until the plan is there nobody knows whether it is the answer.
+    shown: HashMap<StepRef, Shown>,
+    /// A round whose text is held back: before its plan is complete, nobody knows whether the text is the answer.
     withheld: Option<u16>,
     pending: VecDeque<Update>,
     poll_after: Duration,
@@ -161,12 +171,12 @@ impl Watcher {
         if self.version() > version || self.signals.is_none() {
             self.poll_after = POLL_AFTER;
         }
-        self.must_be_kept().await
+        self.must_exist().await
     }
 
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
-            // The first frame of the answer, and the end, are what it reads the events for.
+            // Events are read at the first frame of the answer and at the end only.
             Some(Signal::Committed { .. }) if self.wants == Wants::Answer && self.withheld.is_none() => {
                 Ok(())
             }
@@ -197,7 +207,7 @@ impl Watcher {
             let events = self.parts.store.events(self.id, self.version(), EVENTS_PAGE).await?;
             let is_last = events.len() < EVENTS_PAGE as usize;
             for event in events {
-                // What came after the end, such as a result that nobody needed, was seen by no live watcher either.
+                // Events after the end, such as a result that nobody needs, are not shown to live watchers either.
                 let has_ended = self.run.as_ref().is_some_and(Run::is_ended);
                 self.fold(&event)?;
                 if event.sequence > self.after && !has_ended {
@@ -210,9 +220,8 @@ impl Watcher {
         }
     }
 
-    /// A run past its deadline has ended, or is about to. One of which nothing is there any more ended and was removed while
-    /// its watcher was not looking.
-    async fn must_be_kept(&mut self) -> Result<(), StoreError> {
+    /// Fails if the run was removed: it is past its deadline, did not end for this watcher, and has no events any more.
+    async fn must_exist(&mut self) -> Result<(), StoreError> {
         let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.spec().deadline_at;
         if !self.run.as_ref().is_some_and(is_due) || !self.parts.store.events(self.id, 0, 1).await?.is_empty()
         {
@@ -230,8 +239,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Subscribes anew and then reads the store: what is committed in between is signalled. A live stream that does not answer at
-    /// once delays nobody, since a gateway accepts requests while it is unreachable.
+    /// Subscribes again and then reads the store, so that no commit in between is missed. A live stream that does not answer at once
+    /// delays no watcher.
     async fn resubscribe(&mut self) -> Result<(), StoreError> {
         let subscribing = subscribe(self.parts.clone(), self.id, self.wants);
         (self.signals, self.subscribing) = (None, Some(subscribing.boxed()));
@@ -244,21 +253,20 @@ impl Watcher {
     }
 
     async fn see(&mut self, frame: Frame) -> Result<(), StoreError> {
-        let task = TaskRef::Step { round: frame.round, step: frame.step };
-        if !self.holds(task, frame.claim) {
+        let step = StepRef { round: frame.round, step: frame.step };
+        if !self.holds(step, frame.claim) {
             self.read_events().await?;
         }
-        // A zombie's text, or text of a step that is done and in the events already.
-        if !self.holds(task, frame.claim) {
+        // Text of a lost claim, or of a step that is done and in the events already.
+        if !self.holds(step, frame.claim) {
             return Ok(());
         }
         if !self.is_planned(frame.round) {
             self.withheld = Some(frame.round);
             return Ok(());
         }
-        let place = (frame.round, frame.step);
         let shown =
-            self.shown.get(&place).filter(|shown| shown.claim == frame.claim).map_or(0, |shown| shown.bytes);
+            self.shown.get(&step).filter(|shown| shown.claim == frame.claim).map_or(0, |shown| shown.bytes);
         if frame.offset > shown {
             debug!(run = %self.id, "a frame was lost");
             return self.resubscribe().await;
@@ -268,31 +276,31 @@ impl Watcher {
             return Ok(());
         };
         let bytes = shown + text.len() as u64;
-        let before = self.shown.insert(place, Shown { claim: frame.claim, bytes });
+        let before = self.shown.insert(step, Shown { claim: frame.claim, bytes });
         if before.is_some_and(|before| before.claim != frame.claim) {
             self.pending.push_back(Update::Restarted { round: frame.round, step: frame.step });
         }
-        let is_answer = self.is_answer(place);
+        let is_answer = self.is_answer(step);
         let frame = Frame { offset: shown, text: text.to_owned(), ..frame };
         self.pending.push_back(Update::Frame { frame, is_answer });
         Ok(())
     }
 
-    fn holds(&self, task: TaskRef, claim: ClaimId) -> bool {
-        self.run.as_ref().and_then(|run| run.task(task)).is_some_and(|task| task.is_held_by(claim))
+    fn holds(&self, step: StepRef, claim: ClaimId) -> bool {
+        self.run.as_ref().and_then(|run| run.task(step.into())).is_some_and(|task| task.is_held_by(claim))
     }
 
     fn is_planned(&self, round: u16) -> bool {
         self.run.as_ref().and_then(|run| run.rounds().get(usize::from(round))?.plan()).is_some()
     }
 
-    fn is_answer(&self, (round, step): (u16, StepIndex)) -> bool {
+    fn is_answer(&self, StepRef { round, step }: StepRef) -> bool {
         let Some(run) = &self.run else { return false };
         round + 1 >= run.spec().policy.rounds_max && run.is_final_step(round, step)
     }
 }
 
-/// Signals of the run; none when the live stream fails.
+/// Signals of the run; `None` if the live stream fails.
 async fn subscribe(parts: Parts, id: RunId, wants: Wants) -> Option<Signals> {
     let subscribed = match wants {
         Wants::Everything => parts.live.subscribe(id).await,
@@ -301,7 +309,7 @@ async fn subscribe(parts: Parts, id: RunId, wants: Wants) -> Option<Signals> {
     or_without(id, subscribed)
 }
 
-/// Waits for a subscription that is under way; never returns if there is none.
+/// Waits for a pending subscription; never returns without one.
 pub(crate) async fn finish<S>(subscribing: &mut Option<BoxFuture<'static, Option<S>>>) -> Option<S> {
     let Some(work) = subscribing else { return std::future::pending().await };
     let signals = work.await;
@@ -309,12 +317,12 @@ pub(crate) async fn finish<S>(subscribing: &mut Option<BoxFuture<'static, Option
     signals
 }
 
-/// The signals, if there are any.
+/// The signals, unless the live stream failed.
 pub(crate) fn or_without<S>(id: RunId, subscribed: Result<S, LiveError>) -> Option<S> {
     subscribed.inspect_err(|error| debug!(run = %id, %error, "watching without live signals")).ok()
 }
 
-/// The next signal, or the news that there are no more; never, while there is nothing to wait for.
+/// The next signal, or `None` at the end of the signals. Without signals it never returns.
 pub(crate) async fn next_of<T>(signals: &mut Option<BoxStream<'static, T>>) -> Option<T> {
     match signals {
         Some(signals) => signals.next().await,

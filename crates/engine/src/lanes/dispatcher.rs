@@ -1,8 +1,8 @@
-//! The dispatcher: where a lane is contended, it takes from the backlog in the store what the lane has room for.
+//! The dispatcher refills contended lanes: it takes as many tasks from the backlog in the store as the lane has capacity for.
 //!
 //! One process dispatches a lane at a time, under a lease of the store: so the work does not grow with the number of processes.
-//! All others leave what they make ready to the backlog while the lane is contended. The lease only saves work: two dispatchers of
-//! one lane share its tasks, since the store hands each task to one of them.
+//! All others leave their ready tasks in the backlog while the lane is contended. The lease only saves work: two dispatchers of one
+//! lane share its tasks, because the store hands each task to one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use podium_ports::store::{ReadyTask, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::lanes::publisher::Todo;
 
-/// A lease lasts for so many sweeps, and is asked for once in a sweep's time: after the death of its holder, another process has the
-/// lane after at most four of them, 2 s.
+/// Length of a lease, in sweeps. It is requested once a sweep. After the death of its holder, another process has the lane after at
+/// most four sweeps, 2 s.
 const LEASE_SWEEPS: u32 = 3;
-/// A process whose pool lacks the lane's vendor waits for so long for one that has it, and then takes the lane for one lease.
+/// How long a process whose pool lacks the lane's vendor waits for one that has it. Then it takes the lane for one lease.
 const STRAY_WAIT: Duration = Duration::from_secs(10);
 
-/// Dispatches the lanes that are this process' turn.
+/// Dispatches the lanes whose lease this process holds.
 pub(crate) struct Dispatcher {
-    engine: Engine,
-    /// Its name in leases.
+    context: Context,
+    /// Its id in leases.
     holder: ClaimId,
     /// The lanes that it dispatches, and when each last had a backlog.
     held: BTreeMap<Lane, Timestamp>,
-    /// The lanes that it asked for last, and when.
+    /// The lanes of the last request for leases, and its time.
     asked: (BTreeSet<Lane>, Timestamp),
-    /// Lanes that are for others first, as its pool lacks them or its queue failed, and when it asks for each.
+    /// Lanes that other processes should take, because this one's pool lacks them or its queue failed; and when it requests each.
     strays: BTreeMap<Lane, Timestamp>,
 }
 
@@ -46,10 +46,10 @@ enum DispatchError {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(engine: Engine) -> Self {
-        let holder = engine.parts().ids.claim_id();
+    pub(crate) fn new(context: Context) -> Self {
+        let holder = context.parts().ids.claim_id();
         let (held, strays) = (BTreeMap::new(), BTreeMap::new());
-        Self { engine, holder, held, asked: (BTreeSet::new(), Timestamp::default()), strays }
+        Self { context, holder, held, asked: (BTreeSet::new(), Timestamp::default()), strays }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -63,20 +63,20 @@ impl Dispatcher {
     }
 
     async fn turn(&mut self) {
-        let dispatch = self.engine.dispatch();
-        let todo = if self.held.is_empty() { dispatch.todo().await } else { dispatch.todo_now() };
-        self.engine.clock_is_right().await;
+        let publisher = self.context.publisher();
+        let todo = if self.held.is_empty() { publisher.todo().await } else { publisher.todo_now() };
+        self.context.clock_is_right().await;
         let is_done = self.dispatch(todo).await;
-        let options = self.engine.options();
-        // Where the queue or the store does not answer, there is no hurry.
+        let options = self.context.options();
+        // If the queue or the store does not answer, a longer pause is enough.
         let pause = if is_done { options.dispatch_every } else { options.sweep_every };
-        self.engine.parts().clock.sleep(pause).await;
+        self.context.parts().clock.sleep(pause).await;
     }
 
-    /// Whether it could be done.
+    /// Returns whether all refills succeeded.
     async fn dispatch(&mut self, todo: Todo) -> bool {
         if !todo.refused.is_empty()
-            && let Err(error) = self.engine.parts().store.put_back(&todo.refused).await
+            && let Err(error) = self.context.parts().store.put_back(&todo.refused).await
         {
             warn!(
                 error = &error as &dyn std::error::Error,
@@ -93,12 +93,12 @@ impl Dispatcher {
             (lane.clone(), refilled)
         });
         let refilled = futures::future::join_all(refills).await;
-        let (mut is_done, now, sweep_every) = (true, self.engine.now(), self.engine.options().sweep_every);
+        let (mut is_done, now, sweep_every) = (true, self.context.now(), self.context.options().sweep_every);
         for (lane, had_backlog) in refilled {
             match had_backlog {
                 Ok(true) => drop(self.held.insert(lane, now)),
                 Ok(false) => {}
-                // Another process may reach the queue, and takes the lane when this lease has run out.
+                // Another process may reach the queue. It takes the lane when this lease has expired.
                 Err(_) => {
                     is_done = false;
                     self.held.remove(&lane);
@@ -109,10 +109,10 @@ impl Dispatcher {
         is_done
     }
 
-    /// Takes and extends the leases of contended lanes, at most once in a sweep's time unless a lane is new. A lane that was emptied
-    /// is held for a while: others leave tasks to its backlog until their next sweep.
+    /// Takes and extends the leases of contended lanes, at most once a sweep unless a lane is new. A lane with an empty backlog is held
+    /// for a while, because other processes leave tasks in its backlog until their next sweep.
     async fn hold(&mut self, contended: Vec<Lane>) {
-        let (now, sweep_every) = (self.engine.now(), self.engine.options().sweep_every);
+        let (now, sweep_every) = (self.context.now(), self.context.options().sweep_every);
         self.held.retain(|lane, backlog_at| {
             contended.contains(lane) || now.since(*backlog_at) < sweep_every * LEASE_SWEEPS
         });
@@ -127,7 +127,7 @@ impl Dispatcher {
         let lanes: Vec<_> = wanted.iter().cloned().collect();
         self.asked = (wanted, now);
         let lease = sweep_every * LEASE_SWEEPS;
-        let held = self.engine.parts().store.hold_lanes(self.holder, &lanes, now, lease).await;
+        let held = self.context.parts().store.hold_lanes(self.holder, &lanes, now, lease).await;
         let held = held.unwrap_or_else(|error| {
             debug!(error = &error as &dyn std::error::Error, "dispatching without leases");
             lanes.clone()
@@ -143,7 +143,7 @@ impl Dispatcher {
         self.strays.retain(|lane, _| contended.contains(lane));
         let mut wanted: BTreeSet<_> = self.held.keys().cloned().collect();
         for lane in contended {
-            let serves = self.engine.dispatch().serves(&lane);
+            let serves = self.context.publisher().serves(&lane);
             if !serves {
                 self.strays.entry(lane.clone()).or_insert(now.after(STRAY_WAIT));
             }
@@ -163,28 +163,29 @@ impl Dispatcher {
         wanted
     }
 
-    /// Whether anything was taken from the lane's backlog.
+    /// Publishes tasks of the lane's backlog, up to its capacity. Returns whether the backlog had any.
     async fn refill(&self, lane: &Lane) -> Result<bool, DispatchError> {
-        let (parts, options, dispatch) = (self.engine.parts(), self.engine.options(), self.engine.dispatch());
+        let (parts, options) = (self.context.parts(), self.context.options());
+        let publisher = self.context.publisher();
         let tasks_max = options.sweep_tasks_max;
-        let room = if dispatch.serves(lane) {
-            let room = parts.queue.room(lane).await?;
-            u32::try_from(room).unwrap_or(u32::MAX).min(tasks_max)
+        let capacity = if publisher.serves(lane) {
+            let capacity = parts.queue.room(lane).await?;
+            u32::try_from(capacity).unwrap_or(u32::MAX).min(tasks_max)
         } else {
             tasks_max
         };
-        if room == 0 {
+        if capacity == 0 {
             return Ok(false);
         }
-        let now = self.engine.now();
-        let taken = parts.store.take(lane, now, now.after(options.dispatch_grace), room).await?;
-        // Fewer than there is room for: that was all.
-        if taken.len() < room as usize {
-            dispatch.note_emptied(lane);
+        let now = self.context.now();
+        let taken = parts.store.take(lane, now, now.after(options.dispatch_grace), capacity).await?;
+        // Fewer tasks than the capacity: the backlog is empty now.
+        if taken.len() < capacity as usize {
+            publisher.note_emptied(lane);
         }
         let had_backlog = !taken.is_empty();
         let ready = taken.into_iter().map(|(run, task)| ReadyTask { run, task, lane: lane.clone() });
-        dispatch.tell_all(ready.collect()).await?;
+        publisher.publish_all(ready.collect()).await?;
         Ok(had_backlog)
     }
 }

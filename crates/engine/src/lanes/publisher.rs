@@ -1,8 +1,8 @@
-//! Publishing ready tasks. Losing a message here is harmless: the sweeper finds the task in the store.
+//! Publishes ready tasks. A lost message is harmless: the sweeper finds the task in the store.
 //!
-//! The queue is a shallow window on what is ready. While a lane has room, the process that commits a task publishes it at once.
-//! When a lane is full, or has a backlog in the store, it is *contended*: new tasks are left to the backlog. The one process that
-//! dispatches the lane takes them from there in turns of the tenants, as room comes up.
+//! The queue holds only a few messages of each lane. While a lane has capacity, the process that commits a task publishes it. If a
+//! lane is full, or has a backlog in the store, it is *contended*: new tasks wait in the backlog. The one process that dispatches the
+//! lane takes them from there, fairly over the tenants, as the lane gets capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,68 +18,68 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use crate::commit::UnreadableRuns;
 use crate::metrics::Metrics;
-use crate::options::Parts;
-use crate::upkeep::unreadable::Unreadable;
+use crate::parts::Parts;
 
-/// Most tasks that wait to be put back into the backlog. The sweeper finds what is beyond, after the grace.
+/// Most tasks that wait to be put back into the backlog. The sweeper finds further ones, after the grace.
 const REFUSED_MAX: usize = 4096;
-/// Most messages that are on their way at the same time out of one list.
-const AT_ONCE_MAX: usize = 64;
-/// Longest time for one message.
+/// Most messages of one list that are being published concurrently.
+const CONCURRENT_MAX: usize = 64;
+/// Longest time for the publication of one message.
 const PUBLISH_MAX: Duration = Duration::from_secs(3);
-/// How long nothing is published to a lane after the queue failed there.
+/// How long nothing is published to a lane after the queue failed for it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Publishes. Cheap to clone.
+/// Publishes tasks. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Dispatch {
+pub(crate) struct Publisher {
     parts: Parts,
-    /// What is published later, or while nobody waits for it.
-    in_passing: TaskTracker,
-    windows: Arc<Windows>,
-    /// The lanes that anybody with this process' pool takes messages from.
+    /// Publications that no caller waits for, or that are due later.
+    background: TaskTracker,
+    lanes: Arc<LaneStates>,
+    /// The lanes of this process' pool.
     served: Arc<BTreeSet<Lane>>,
-    unreadable: Unreadable,
+    unreadable: UnreadableRuns,
     metrics: Metrics,
 }
 
-/// What this process knows of the lanes.
+/// The lanes as this process knows them.
 #[derive(Default)]
-struct Windows {
-    state: Mutex<WindowsState>,
-    /// Told when there is something to do for a dispatcher.
+struct LaneStates {
+    state: Mutex<LaneState>,
+    /// Notified when a dispatcher has something to do.
     news: Notify,
 }
 
 /// Ordered, so that a simulation can be repeated.
 #[derive(Default)]
-struct WindowsState {
-    /// As many as there are tiers and vendors.
+struct LaneState {
+    /// At most one for each tier and vendor.
     contended: BTreeSet<Lane>,
-    /// Tasks that count as published and were not: their lane had no room, or the queue failed.
+    /// Tasks that count as published and were not, because their lane was full or the queue failed.
     refused: Vec<(RunId, TaskRef)>,
-    /// Lanes whose queue failed last, and until when it is not asked.
+    /// Lanes whose last publication failed, and the end of the pause.
     paused: BTreeMap<Lane, Timestamp>,
 }
 
-/// What a dispatcher has to do.
+/// The work of a dispatcher.
 #[derive(Default)]
 pub(crate) struct Todo {
     pub(crate) contended: Vec<Lane>,
     pub(crate) refused: Vec<(RunId, TaskRef)>,
 }
 
-impl Dispatch {
-    pub(crate) fn new(parts: Parts, unreadable: Unreadable, metrics: Metrics) -> Self {
+impl Publisher {
+    pub(crate) fn new(parts: Parts, unreadable: UnreadableRuns, metrics: Metrics) -> Self {
         let served = Arc::new(Lane::plans().into_iter().chain(Lane::steps(&parts.pool)).collect());
-        Self { parts, in_passing: TaskTracker::new(), windows: Arc::default(), served, unreadable, metrics }
+        Self { parts, background: TaskTracker::new(), lanes: Arc::default(), served, unreadable, metrics }
     }
 
-    /// A commit whose tasks go where this process would have them wait. What it readies is to be
-    /// [published](Self::publish) once it is durable, except the tasks in `kept`: their messages are in the queue already, and stay.
+    /// A commit that says where its ready tasks wait. Once it is durable, they are to be [published](Self::publish), except those in
+    /// `kept`, whose messages are in the queue already.
     pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>, kept: &[TaskRef]) -> Commit {
-        let state = self.windows.lock();
+        let state = self.lanes.lock();
         Commit::new(after, events, |run, task| {
             let lane = Lane::of(run, task, &self.parts.pool);
             let is_contended = state.contended.contains(&lane) && !kept.contains(&task);
@@ -93,54 +93,54 @@ impl Dispatch {
             return;
         };
         let (run, lane) = (commit.after.id(), lane.clone());
-        // It became so since the commit was made.
-        if self.windows.lock().contended.contains(&lane) {
-            return self.windows.note_refused(lane, (run, task));
+        // It became contended after the commit was built.
+        if self.lanes.lock().contended.contains(&lane) {
+            return self.lanes.note_refused(lane, (run, task));
         }
         let wait = not_before.since(self.parts.clock.now());
         if wait == Duration::ZERO {
-            self.tell(ReadyTask { run, task, lane }).await;
+            self.publish_now(ReadyTask { run, task, lane }).await;
         } else {
-            let dispatch = self.clone();
-            self.in_passing.spawn(async move {
-                dispatch.parts.clock.sleep(wait).await;
-                dispatch.tell(ReadyTask { run, task, lane }).await;
+            let publisher = self.clone();
+            self.background.spawn(async move {
+                publisher.parts.clock.sleep(wait).await;
+                publisher.publish_now(ReadyTask { run, task, lane }).await;
             });
         }
     }
 
-    /// Publishes what a run begins with, while its caller goes on: accepting a run does not wait for the queue.
-    pub(crate) fn publish_in_passing(&self, commit: Commit, ready: Vec<(TaskRef, Timestamp)>) {
+    /// Publishes the first tasks of a run in the background: accepting a run does not wait for the queue.
+    pub(crate) fn publish_in_background(&self, commit: Commit, ready: Vec<(TaskRef, Timestamp)>) {
         if ready.is_empty() {
             return;
         }
-        let dispatch = self.clone();
-        self.in_passing.spawn(async move {
+        let publisher = self.clone();
+        self.background.spawn(async move {
             for (task, not_before) in ready {
-                dispatch.publish(&commit, task, not_before).await;
+                publisher.publish(&commit, task, not_before).await;
             }
         });
     }
 
-    /// Leaves a task that the commit made ready to the dispatcher, which publishes it out of the backlog.
+    /// Leaves a task that the commit made ready to the dispatcher, which publishes it from the backlog.
     pub(crate) fn leave(&self, commit: &Commit, task: TaskRef) {
         if let Some(Place { lane, telling: Telling::AtOnce }) = commit.place(task) {
-            self.windows.note_refused(lane.clone(), (commit.after.id(), task));
+            self.lanes.note_refused(lane.clone(), (commit.after.id(), task));
         }
     }
 
-    /// Whether ready tasks wait for room in the lane, as far as is known here. Then whoever has a free slot takes what is next in
-    /// the lane, and nothing past it.
+    /// Whether ready tasks wait for capacity in the lane, as far as this process knows. Then a process with a free slot takes the next
+    /// message of the lane, and no task passes it.
     pub(crate) fn is_contended(&self, lane: &Lane) -> bool {
-        self.windows.lock().contended.contains(lane)
+        self.lanes.lock().contended.contains(lane)
     }
 
-    /// Publishes a task that counts as published. It goes back into the backlog if its lane has no room or the queue fails: the
-    /// dispatchers publish it as soon as the queue takes messages again.
-    async fn tell(&self, ready: ReadyTask) {
+    /// Publishes a task that counts as published. If its lane is full or the queue fails, it goes back into the backlog, and a
+    /// dispatcher publishes it as soon as the queue accepts messages again.
+    async fn publish_now(&self, ready: ReadyTask) {
         let ReadyTask { run, task, lane } = ready;
-        if !self.windows.may_ask(&lane, self.parts.clock.now()) {
-            return self.windows.note_refused(lane, (run, task));
+        if !self.lanes.may_publish(&lane, self.parts.clock.now()) {
+            return self.lanes.note_refused(lane, (run, task));
         }
         let message = TaskMessage::new(run, task);
         let published = tokio::select! {
@@ -150,29 +150,29 @@ impl Dispatch {
         };
         self.metrics.lanes().published(&lane, &published);
         match published {
-            Ok(_) => self.windows.note_answer(&lane),
+            Ok(_) => self.lanes.note_answer(&lane),
             Err(QueueError::Full { .. }) => {
                 debug!(%run, %task, %lane, "the lane is full: the task waits in the store");
-                self.windows.note_answer(&lane);
+                self.lanes.note_answer(&lane);
                 self.metrics.lanes().contended(&lane);
-                self.windows.note_refused(lane, (run, task));
+                self.lanes.note_refused(lane, (run, task));
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                if self.windows.pause(&lane, self.parts.clock.now().after(PAUSE)) {
+                if self.lanes.pause(&lane, self.parts.clock.now().after(PAUSE)) {
                     warn!(%lane, error, "the queue fails: ready tasks wait in the store");
                 }
                 self.metrics.lanes().contended(&lane);
-                self.windows.note_refused(lane, (run, task));
+                self.lanes.note_refused(lane, (run, task));
             }
         }
     }
 
-    /// Publishes tasks that count as published. They are sent in their order. Tasks in a lane whose vendor has left the pool,
-    /// which nobody serves, are published where they would wait now.
-    pub(crate) async fn tell_all(&self, ready: Vec<ReadyTask>) -> Result<(), StoreError> {
+    /// Publishes tasks that count as published, in their order. A task in a lane of a vendor that has left the pool is published in the
+    /// lane where it would wait now, because nobody serves the other one.
+    pub(crate) async fn publish_all(&self, ready: Vec<ReadyTask>) -> Result<(), StoreError> {
         let (served, stray): (Vec<_>, Vec<_>) = ready.into_iter().partition(|ready| self.serves(&ready.lane));
-        self.tell_each(served).await;
+        self.publish_each(served).await;
         let mut ids: Vec<_> = stray.iter().map(|ready| ready.run).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -181,24 +181,24 @@ impl Dispatch {
             let run = runs.iter().find(|found| found.id() == run)?;
             Some(ReadyTask { run: run.id(), task, lane: Lane::of(run, task, &self.parts.pool) })
         });
-        self.tell_each(moved.collect()).await;
+        self.publish_each(moved.collect()).await;
         Ok(())
     }
 
-    async fn tell_each(&self, ready: Vec<ReadyTask>) {
-        let tell = |ready| self.tell(ready);
-        futures::stream::iter(ready).for_each_concurrent(AT_ONCE_MAX, tell).await;
+    async fn publish_each(&self, ready: Vec<ReadyTask>) {
+        let publish = |ready| self.publish_now(ready);
+        futures::stream::iter(ready).for_each_concurrent(CONCURRENT_MAX, publish).await;
     }
 
-    /// Whether anybody with this process' pool takes messages from the lane.
+    /// Whether processes with this process' pool take messages from the lane.
     pub(crate) fn serves(&self, lane: &Lane) -> bool {
         self.served.contains(lane)
     }
 
-    /// These lanes have a backlog, and no others.
+    /// Notes the lanes with a backlog; the others have none.
     pub(crate) fn note_backlogs(&self, backlogs: &[Lane]) {
         let now: BTreeSet<_> = backlogs.iter().cloned().collect();
-        let before = std::mem::replace(&mut self.windows.lock().contended, now.clone());
+        let before = std::mem::replace(&mut self.lanes.lock().contended, now.clone());
         for lane in before.difference(&now) {
             self.metrics.lanes().emptied(lane);
         }
@@ -206,28 +206,28 @@ impl Dispatch {
             self.metrics.lanes().contended(lane);
         }
         if !now.is_empty() {
-            self.windows.news.notify_one();
+            self.lanes.news.notify_one();
         }
     }
 
-    /// The backlog of a lane is empty.
+    /// Notes that the backlog of a lane is empty.
     pub(crate) fn note_emptied(&self, lane: &Lane) {
-        if self.windows.lock().contended.remove(lane) {
+        if self.lanes.lock().contended.remove(lane) {
             self.metrics.lanes().emptied(lane);
         }
     }
 
-    /// What there is to do for a dispatcher now.
+    /// The work for a dispatcher now.
     pub(crate) fn todo_now(&self) -> Todo {
-        self.windows.todo().unwrap_or_default()
+        self.lanes.todo().unwrap_or_default()
     }
 
-    /// Waits until there is something to do for a dispatcher.
+    /// Waits until a dispatcher has work.
     pub(crate) async fn todo(&self) -> Todo {
         loop {
-            // Listening before looking, else news in between would be missed.
-            let news = self.windows.news.notified();
-            if let Some(todo) = self.windows.todo() {
+            // Subscribed before the state is read, so that no news in between are missed.
+            let news = self.lanes.news.notified();
+            if let Some(todo) = self.lanes.todo() {
                 return todo;
             }
             news.await;
@@ -235,13 +235,13 @@ impl Dispatch {
     }
 }
 
-impl Windows {
-    fn lock(&self) -> MutexGuard<'_, WindowsState> {
+impl LaneStates {
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the lane's queue may be asked: it did not fail last, or it is time that one task tries again.
-    fn may_ask(&self, lane: &Lane, now: Timestamp) -> bool {
+    /// Whether to publish in the lane: its last publication succeeded, or it is time for one task to try again.
+    fn may_publish(&self, lane: &Lane, now: Timestamp) -> bool {
         match self.lock().paused.get_mut(lane) {
             None => true,
             Some(until) if now < *until => false,
@@ -252,12 +252,12 @@ impl Windows {
         }
     }
 
-    /// The lane's queue failed. Returns whether it did not before.
+    /// Notes that the queue failed for the lane. Returns whether that is new.
     fn pause(&self, lane: &Lane, until: Timestamp) -> bool {
         self.lock().paused.insert(lane.clone(), until).is_none()
     }
 
-    /// The lane's queue answered.
+    /// Notes that the queue answered for the lane.
     fn note_answer(&self, lane: &Lane) {
         self.lock().paused.remove(lane);
     }

@@ -1,10 +1,10 @@
-//! Of how much use the step cache is: counted for whoever asks this process, and measured.
+//! Uses of the step cache: counted for callers in this process, and measured.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 
-use super::OUTCOME;
-use crate::metrics::cache_counts::{CacheCounters, CacheCounts};
+use super::cache_counts::{CacheCounters, CacheCounts};
+use super::instruments::OUTCOME;
 
 /// Instruments of the step cache.
 pub(crate) struct Cache {
@@ -13,16 +13,16 @@ pub(crate) struct Cache {
     kept: Counter<u64>,
 }
 
-/// What came of the step cache.
+/// The outcome of a use of the step cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheUse {
-    /// A step was answered from it.
+    /// A step got its output from the cache.
     Hit,
     /// A worker was called.
     Miss,
     /// An output was kept.
     Kept,
-    /// It did not answer.
+    /// The cache did not answer.
     Failed,
 }
 
@@ -41,7 +41,7 @@ impl Cache {
         }
     }
 
-    /// The step cache was used.
+    /// Counts a use.
     pub(crate) fn used(&self, what: CacheUse) {
         let counters = &self.counters;
         let (counter, outcome) = match what {
@@ -57,7 +57,7 @@ impl Cache {
         self.lookups.add(1, &[KeyValue::new(OUTCOME, outcome)]);
     }
 
-    /// How often it was of use by now.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> CacheCounts {
         self.counters.read()
     }

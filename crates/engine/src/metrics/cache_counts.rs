@@ -1,21 +1,21 @@
-//! How often the step cache was of use.
+//! The counters of the step cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What came of the questions to the step cache since the process began.
+/// Uses of the step cache since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Steps that were answered from it.
+    /// Steps whose output came from the cache.
     pub hits: u64,
-    /// Requests that were not known, so that a worker was called.
+    /// Steps whose output was not in the cache, so that a worker was called.
     pub misses: u64,
     /// Outputs that were kept.
     pub kept: u64,
-    /// Times that it did not answer, and was done without.
+    /// How often the cache did not answer.
     pub failures: u64,
 }
 
-/// The same while it is counted.
+/// The counters behind [`CacheCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct CacheCounters {
     pub(crate) hits: Counter,
@@ -24,7 +24,7 @@ pub(crate) struct CacheCounters {
     pub(crate) failures: Counter,
 }
 
-/// A number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

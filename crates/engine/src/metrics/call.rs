@@ -1,5 +1,5 @@
-//! Calls of workers, under the names of OpenTelemetry's conventions for generative models (version 1.41), so that dashboards of
-//! others show them.
+//! Calls of workers, under the names of OpenTelemetry's conventions for generative models (version 1.41), so that common dashboards
+//! show them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Pool, Worker};
 use podium_ports::limiter::{Outcome, Settlement};
 
-use super::{WORKER, seconds};
+use super::instruments::{WORKER, seconds};
 
 /// Bounds in seconds, as the conventions have them.
 const DURATIONS_S: [f64; 14] =
@@ -42,12 +42,12 @@ pub(crate) struct Calls {
     workers: HashMap<WorkerId, [KeyValue; 4]>,
 }
 
-/// What is to be measured of one call.
+/// The measurements of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallMeter {
-    /// From sending it to its end.
+    /// The time from sending it to its end.
     pub(crate) took: Duration,
-    /// What the limiter is told of it.
+    /// The report to the limiter.
     pub(crate) settlement: Settlement,
 }
 

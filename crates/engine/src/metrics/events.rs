@@ -1,13 +1,13 @@
-//! What happens to runs, counted by their events.
+//! Counts runs, plans and steps by their events.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
-use podium_domain::ids::{ClaimId, WorkerId};
+use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;
 use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 
-use super::{Metrics, Names, OUTCOME, WAITS_S, seconds, tier_of};
+use super::instruments::{Names, OTHER, OUTCOME, WAITS_S, WORKER, seconds, tier_of};
 
 /// Instruments of runs, plans and steps.
 pub(crate) struct Events {
@@ -24,18 +24,18 @@ pub(crate) struct Events {
     saved_cost: Counter<u64>,
 }
 
-/// What money went for.
+/// The purpose of a cost.
 #[derive(Clone, Copy)]
-enum Spent {
+enum Purpose {
     /// An output.
     Output,
-    /// An attempt that failed.
+    /// A failed attempt.
     Failed,
     /// A result that nobody needed any more.
     Unused,
 }
 
-impl Spent {
+impl Purpose {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Output => "output",
@@ -45,16 +45,14 @@ impl Spent {
     }
 }
 
-impl Metrics {
-    /// These events are durable, and `run` is as they left it.
-    pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
-        let (instruments, names) = self.events();
-        let counting = Counting { instruments, names, run };
-        for (index, event) in events.iter().enumerate() {
-            let next = events.get(index + 1).map(|next| &next.event);
-            counting.count(event, next, index.checked_sub(1).map(|before| &events[before].event));
-        }
-    }
+/// The end of an attempt.
+#[derive(Clone, Copy)]
+struct Ended {
+    task: TaskRef,
+    claim: ClaimId,
+    outcome: &'static str,
+    purpose: Purpose,
+    cost: Cost,
 }
 
 impl Events {
@@ -76,7 +74,7 @@ impl Events {
                 "Attempts at planning that gave a plan or kept the answer",
                 &WAITS_S,
             ),
-            plan_cost: counter("podium.plan.cost", "{nanodollar}", "What planning cost"),
+            plan_cost: counter("podium.plan.cost", "{nanodollar}", "Cost of planning"),
             steps: counter("podium.step.ended", "{step}", "Steps that ended"),
             attempts: counter("podium.step.attempts", "{attempt}", "Attempts at steps that ended"),
             retries: counter(
@@ -89,11 +87,11 @@ impl Events {
                 "{fallback}",
                 "Steps that went on with another worker",
             ),
-            cost: counter("podium.cost", "{nanodollar}", "What calls of workers cost"),
+            cost: counter("podium.cost", "{nanodollar}", "Cost of calls of workers"),
             saved_cost: counter(
                 "podium.cache.saved_cost",
                 "{nanodollar}",
-                "What calls would have cost that the step cache made needless",
+                "Cost of calls that the step cache saved",
             ),
         }
     }
@@ -101,28 +99,35 @@ impl Events {
 
 /// Counts the events of one run.
 #[derive(Clone, Copy)]
-struct Counting<'a> {
-    instruments: &'a Events,
-    names: &'a Names,
-    run: &'a Run,
+pub(super) struct Counting<'a> {
+    pub(super) instruments: &'a Events,
+    pub(super) names: &'a Names,
+    /// The run after the events.
+    pub(super) run: &'a Run,
 }
 
 impl Counting<'_> {
-    fn count(
-        self,
-        SequencedEvent { at, event, .. }: &SequencedEvent,
-        next: Option<&RunEvent>,
-        before: Option<&RunEvent>,
-    ) {
-        let tier = || tier_of(self.run.spec().policy.tier);
-        match event {
+    pub(super) fn count_all(self, events: &[SequencedEvent]) {
+        for (index, event) in events.iter().enumerate() {
+            let next = events.get(index + 1).map(|next| &next.event);
+            self.count(event, next, index.checked_sub(1).map(|before| &events[before].event));
+        }
+    }
+
+    fn count(self, event: &SequencedEvent, next: Option<&RunEvent>, before: Option<&RunEvent>) {
+        use Purpose::{Failed, Output, Unused};
+        let (at, tier) = (event.at, || tier_of(self.run.spec().policy.tier));
+        let ended = |task: &TaskRef, claim: &ClaimId, outcome, purpose, cost| {
+            self.attempt_ended(Ended { task: *task, claim: *claim, outcome, purpose, cost });
+        };
+        match &event.event {
             RunEvent::Accepted { .. } => self.instruments.runs.add(1, &[tier()]),
             RunEvent::PlanReady { round, claim, planned, cost, .. } => {
                 let outcome = if planned.fallback.is_some() { "fallback" } else { "planned" };
-                self.planned((*round, *claim), *at, outcome, *cost);
+                self.planned(*round, *claim, outcome, *cost, at);
             }
             RunEvent::AnswerKept { round, claim, cost, .. } => {
-                self.planned((*round, *claim), *at, "kept", *cost);
+                self.planned(*round, *claim, "kept", *cost, at);
             }
             RunEvent::StepDone { round, step, claim, cost, saved, finish, .. } => {
                 let task = TaskRef::Step { round: *round, step: *step };
@@ -131,36 +136,39 @@ impl Counting<'_> {
                     (Some(_), _) => "cached",
                     (None, _) => "done",
                 };
-                self.step_done(task, *claim, outcome, (*cost, saved.map(|saved| saved.cost)));
+                ended(&task, claim, outcome, Output, *cost);
+                self.step_ended(task, *claim, outcome);
+                if let Some(saved) = saved {
+                    let worker = self.worker_of(task, *claim);
+                    self.instruments.saved_cost.add(saved.cost.nano_usd(), &[worker]);
+                }
             }
             RunEvent::AttemptFailed { task, claim, cost, handed_back: true, .. } => {
-                self.attempt_ended(*task, *claim, "handed_back", (Spent::Failed, *cost));
+                ended(task, claim, "handed_back", Failed, *cost);
             }
             RunEvent::AttemptFailed { task, claim, cost, .. } => {
-                self.attempt_ended(*task, *claim, "failed", (Spent::Failed, *cost));
+                ended(task, claim, "failed", Failed, *cost);
                 if !matches!(next, Some(RunEvent::FellBack { .. })) {
                     self.retried(*task, *claim);
                 }
             }
             RunEvent::LeaseExpired { task, claim } => {
-                self.attempt_ended(*task, *claim, "lost", (Spent::Failed, Cost::ZERO));
+                ended(task, claim, "lost", Failed, Cost::ZERO);
                 self.retried(*task, *claim);
             }
             RunEvent::TaskFailed { task, claim, cost, .. } => self.task_failed(*task, *claim, *cost),
-            RunEvent::ResultUnused { task, claim, cost, .. } => {
-                self.attempt_ended(*task, *claim, "unused", (Spent::Unused, *cost));
-            }
+            RunEvent::ResultUnused { task, claim, cost, .. } => ended(task, claim, "unused", Unused, *cost),
             RunEvent::FellBack { worker, .. } => {
                 let reason =
                     if matches!(before, Some(RunEvent::AttemptFailed { .. })) { "failed" } else { "shut" };
                 let attributes = [self.names.worker(worker), KeyValue::new("podium.reason", reason)];
                 self.instruments.fallbacks.add(1, &attributes);
             }
-            RunEvent::Succeeded { .. } if self.run.refusal().is_some() => self.ended(*at, "refused"),
-            RunEvent::Succeeded { .. } if self.run.is_degraded() => self.ended(*at, "degraded"),
-            RunEvent::Succeeded { .. } => self.ended(*at, "succeeded"),
-            RunEvent::Failed { reason } => self.ended(*at, reason.code()),
-            RunEvent::Cancelled => self.ended(*at, "cancelled"),
+            RunEvent::Succeeded { .. } if self.run.refusal().is_some() => self.ended(at, "refused"),
+            RunEvent::Succeeded { .. } if self.run.is_degraded() => self.ended(at, "degraded"),
+            RunEvent::Succeeded { .. } => self.ended(at, "succeeded"),
+            RunEvent::Failed { reason } => self.ended(at, reason.code()),
+            RunEvent::Cancelled => self.ended(at, "cancelled"),
             RunEvent::Claimed { .. }
             | RunEvent::StepsPlanned { .. }
             | RunEvent::StepsSuperseded { .. }
@@ -171,44 +179,22 @@ impl Counting<'_> {
         }
     }
 
-    /// A step has its output, which cost `cost`; or it is from the step cache, which saved the second sum.
-    fn step_done(
-        self,
-        task: TaskRef,
-        claim: ClaimId,
-        outcome: &'static str,
-        (cost, saved): (Cost, Option<Cost>),
-    ) {
-        self.attempt_ended(task, claim, outcome, (Spent::Output, cost));
-        self.step_ended(task, claim, outcome);
-        if let Some(saved) = saved {
-            let worker = self.worker_of(task, claim);
-            self.instruments.saved_cost.add(saved.nano_usd(), &[worker]);
-        }
-    }
-
     fn ended(self, at: Timestamp, outcome: &'static str) {
         let spec = self.run.spec();
         let attributes = [tier_of(spec.policy.tier), KeyValue::new(OUTCOME, outcome)];
         self.instruments.run_duration.record(at.since(spec.accepted_at).as_secs_f64(), &attributes);
     }
 
-    fn planned(self, (round, claim): (u16, ClaimId), at: Timestamp, outcome: &'static str, cost: Cost) {
+    fn planned(self, round: u16, claim: ClaimId, outcome: &'static str, cost: Cost, at: Timestamp) {
         let task = TaskRef::Plan { round };
-        self.attempt_ended(task, claim, outcome, (Spent::Output, cost));
+        self.attempt_ended(Ended { task, claim, outcome, purpose: Purpose::Output, cost });
         if let Some(attempt) = self.attempt(task, claim) {
             let took = at.since(attempt.started_at).as_secs_f64();
             self.instruments.plan_duration.record(took, &[tier_of(self.run.spec().policy.tier)]);
         }
     }
 
-    fn attempt_ended(
-        self,
-        task: TaskRef,
-        claim: ClaimId,
-        outcome: &'static str,
-        (spent, cost): (Spent, Cost),
-    ) {
+    fn attempt_ended(self, Ended { task, claim, outcome, purpose, cost }: Ended) {
         let outcome = KeyValue::new(OUTCOME, outcome);
         match task {
             TaskRef::Plan { .. } => {
@@ -219,16 +205,20 @@ impl Counting<'_> {
             }
             TaskRef::Step { .. } => {
                 self.instruments.attempts.add(1, &[self.worker_of(task, claim), outcome]);
-                let attempt = self.attempt(task, claim);
-                self.spent(attempt.and_then(|attempt| attempt.worker.as_ref()), (spent, cost));
+                let worker = self.attempt(task, claim).and_then(|attempt| attempt.worker.as_ref());
+                if let Some(worker) = worker.filter(|_| !cost.is_zero()) {
+                    let attributes =
+                        [self.names.worker(worker), KeyValue::new("podium.spent", purpose.as_str())];
+                    self.instruments.cost.add(cost.nano_usd(), &attributes);
+                }
             }
         }
     }
 
-    /// Also of a task that nobody tried: then there is no claim.
+    /// Counts a failed task. A task that nobody tried has no claim.
     fn task_failed(self, task: TaskRef, claim: Option<ClaimId>, cost: Cost) {
         if let Some(claim) = claim {
-            self.attempt_ended(task, claim, "failed", (Spent::Failed, cost));
+            self.attempt_ended(Ended { task, claim, outcome: "failed", purpose: Purpose::Failed, cost });
         }
         let last = || Some(self.run.task(task)?.attempts.last()?.claim);
         match (task, claim.or_else(last)) {
@@ -252,20 +242,13 @@ impl Counting<'_> {
         }
     }
 
-    fn spent(self, worker: Option<&WorkerId>, (spent, cost): (Spent, Cost)) {
-        if let Some(worker) = worker.filter(|_| !cost.is_zero()) {
-            let attributes = [self.names.worker(worker), KeyValue::new("podium.spent", spent.as_str())];
-            self.instruments.cost.add(cost.nano_usd(), &attributes);
-        }
-    }
-
     fn attempt(&self, task: TaskRef, claim: ClaimId) -> Option<&Attempt> {
         self.run.task(task)?.attempt(claim)
     }
 
-    /// Whom an attempt was to call.
+    /// The worker of an attempt, as an attribute.
     fn worker_of(&self, task: TaskRef, claim: ClaimId) -> KeyValue {
         let worker = self.attempt(task, claim).and_then(|attempt| attempt.worker.as_ref());
-        worker.map_or(KeyValue::new(super::WORKER, super::OTHER), |worker| self.names.worker(worker))
+        worker.map_or(KeyValue::new(WORKER, OTHER), |worker| self.names.worker(worker))
     }
 }

@@ -1,4 +1,4 @@
-//! Lanes: what is put into them and taken out, and how busy those are who serve them.
+//! Lanes: published and fetched messages, contention, and free slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use opentelemetry::metrics::{Counter, Gauge, Meter};
 use podium_domain::pool::Pool;
 use podium_ports::queue::{Lane, Published, QueueError};
 
-use super::{OTHER, OUTCOME};
+use super::instruments::{OTHER, OUTCOME};
 
 const LANE: &str = "podium.lane";
 
@@ -48,7 +48,7 @@ impl Lanes {
         }
     }
 
-    /// A message was put into a lane, or not.
+    /// Counts a message that was published to a lane, or could not be.
     pub(crate) fn published(&self, lane: &Lane, published: &Result<Published, QueueError>) {
         let outcome = match published {
             Ok(Published::Queued) => "queued",
@@ -59,19 +59,19 @@ impl Lanes {
         self.published.add(1, &[self.name(lane), KeyValue::new(OUTCOME, outcome)]);
     }
 
-    /// Messages were taken out of a lane, for which there were so many free slots.
+    /// Counts messages that were fetched from a lane into `free` slots.
     pub(crate) fn fetched(&self, lane: &Lane, messages: usize, free: usize) {
         let name = [self.name(lane)];
         self.fetched.add(messages as u64, &name);
         self.slots.record(free.saturating_sub(messages) as u64, &name);
     }
 
-    /// Tasks of the lane wait in the store from now on.
+    /// Notes that tasks of the lane wait in the store.
     pub(crate) fn contended(&self, lane: &Lane) {
         self.contended.record(1, &[self.name(lane)]);
     }
 
-    /// They do no longer.
+    /// Notes that no task of the lane waits in the store any more.
     pub(crate) fn emptied(&self, lane: &Lane) {
         self.contended.record(0, &[self.name(lane)]);
     }

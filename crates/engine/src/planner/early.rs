@@ -1,60 +1,60 @@
 //! Steps that begin while the rest of their plan is being written.
 //!
-//! What begins is committed before the plan is known, so a commit has to gain time: there is one only while the plan is not
-//! complete, and only when a step can start with it.
+//! Such a beginning is a commit of its own, so it has to save time: it happens only while the plan is incomplete, and only if a step
+//! can start with it.
 
 use podium_domain::ids::StepIndex;
 use podium_domain::plan::{LastStep, PlanDraft, PlanHead, PlanStream, Step};
 use podium_domain::pool::Pool;
-use podium_domain::run::{Command, Run, TaskRef};
+use podium_domain::run::{Command, Run, StepRef};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use crate::claims::claim::Claimed;
 use crate::commit::CommandError;
-use crate::engine::Engine;
-use crate::lanes::task::Claimed;
+use crate::context::Context;
 
-/// Pieces of text that are read before the plan is looked at.
+/// Most pieces of text that are read between two looks at the plan.
 const TEXTS_MAX: usize = 256;
 
-/// Begins steps as the conductor writes them; never returns before it is dropped.
+/// Begins steps as the conductor writes them; never returns before it is dropped. `pool` is the one that the conductor's text refers
+/// to: without it, all steps wait for the plan.
 pub(super) async fn begin_steps(
-    engine: &Engine,
+    context: &Context,
     claimed: &Claimed,
-    mut heard: mpsc::UnboundedReceiver<String>,
+    pool: Option<&Pool>,
+    mut texts: mpsc::UnboundedReceiver<String>,
 ) {
-    let id = &claimed.run.spec().conductor;
-    let conductor = engine.parts().conductors.all().find(|conductor| conductor.id() == id);
-    if let Some(pool) = conductor.and_then(|conductor| conductor.pool_in_text()) {
+    if let Some(pool) = pool {
         let mut reading = Reading::new(&claimed.run, claimed.task.round(), pool);
-        let mut texts = Vec::new();
-        while heard.recv_many(&mut texts, TEXTS_MAX).await > 0 {
-            texts.drain(..).for_each(|text| reading.read(&text));
-            let known = engine.known().get(claimed.run.id());
-            if let Some(head) = reading.news(known.as_deref().unwrap_or(&claimed.run))
-                && reading.begin(engine, claimed, head).await.is_err()
+        let mut batch = Vec::new();
+        while texts.recv_many(&mut batch, TEXTS_MAX).await > 0 {
+            batch.drain(..).for_each(|text| reading.read(&text));
+            let cached = context.run_cache().get(claimed.run.id());
+            if let Some(head) = reading.news(cached.as_deref().unwrap_or(&claimed.run))
+                && reading.begin(context, claimed, head).await.is_err()
             {
                 break;
             }
         }
     }
-    heard.close();
+    texts.close();
     std::future::pending::<()>().await;
 }
 
-/// The text so far.
+/// The conductor's text so far.
 struct Reading<'a> {
     run: &'a Run,
     round: u16,
     pool: &'a Pool,
     stream: PlanStream,
     draft: PlanDraft,
-    /// What the store has, as far as is known.
+    /// The steps that have begun, as far as this process knows.
     begun: Option<PlanHead>,
 }
 
-/// Nothing of what is written can begin any more.
-struct InVain;
+/// No further step of the round can begin before the plan is complete.
+struct NoMoreSteps;
 
 impl<'a> Reading<'a> {
     fn new(run: &'a Run, round: u16, pool: &'a Pool) -> Self {
@@ -66,43 +66,48 @@ impl<'a> Reading<'a> {
         self.stream.push(text).into_iter().for_each(|piece| self.draft.apply(piece));
     }
 
-    /// The steps to begin with now, those that have begun included, if there are any that can start in a run that stands so.
+    /// The steps to begin with now, including those that have begun. `None` unless another one can start in `run`.
     fn news(&self, run: &Run) -> Option<PlanHead> {
-        // Nothing but a bracket is missing, or not even that.
+        // At most a bracket is missing: the plan itself follows at once.
         if self.draft.subtasks.len().min(self.draft.access_list.len()) >= self.draft.model_id.len() {
             return None;
         }
-        // In a further round the first step may see the round before: its access list decides.
+        // In a follow-up round the first step may see the round before, which its access list decides.
         if self.round > 0 && self.draft.access_list.is_empty() {
             return None;
         }
         let spec = self.run.spec();
-        // Nobody knows yet whether what is begun ends the plan, and only what does has the limit, the form and the end of the
-        // answer.
+        // The last step so far may end the plan, and only the last step of a plan has the token limit, response format and stop
+        // sequences of the answer.
         let ending = if spec.shapes_answer() { LastStep::Withheld } else { LastStep::Included };
         let head = self.draft.head(self.pool, &spec.policy, ending)?;
         if self.begun.as_ref().is_some_and(|begun| !head.begins_with(begun)) {
             return None;
         }
-        let ended = |seen: &StepIndex| {
-            let task = TaskRef::Step { round: self.round, step: *seen };
-            run.task(task).is_some_and(|task| task.state.is_final())
+        let has_ended = |seen: &StepIndex| {
+            let step = StepRef { round: self.round, step: *seen };
+            run.task(step.into()).is_some_and(|task| task.state.is_final())
         };
-        let can_start = |step: &Step| step.access.as_slice().iter().all(ended);
+        let can_start = |step: &Step| step.access.as_slice().iter().all(has_ended);
         let begun = self.begun.as_ref().map_or(0, PlanHead::len);
         let last = (begun..head.len()).rev().find(|index| can_start(&head.steps()[*index]))?;
         head.first(last + 1)
     }
 
-    async fn begin(&mut self, engine: &Engine, claimed: &Claimed, head: PlanHead) -> Result<(), InVain> {
+    async fn begin(
+        &mut self,
+        context: &Context,
+        claimed: &Claimed,
+        head: PlanHead,
+    ) -> Result<(), NoMoreSteps> {
         let (run, round, claim) = (claimed.run.id(), self.round, claimed.claim);
-        match engine.commands().send(run, Command::BeginSteps { round, claim, head: head.clone() }).await {
+        match context.commands().send(run, Command::BeginSteps { round, claim, head: head.clone() }).await {
             Ok(_) => self.begun = Some(head),
             Err(CommandError::Refused(refusal)) => {
                 debug!(%run, %refusal, "no step begins before the plan is complete");
-                return Err(InVain);
+                return Err(NoMoreSteps);
             }
-            // The next piece of text is a further try, and the plan itself is going to be recorded.
+            // The next piece of text tries again, and the plan itself will be recorded.
             Err(error) => {
                 warn!(%run, error = &error as &dyn std::error::Error, "steps could not begin early");
             }
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_news_only_when_a_step_can_start_and_more_than_a_bracket_is_missing() {
+    fn steps_begin_early_only_if_one_can_start_before_the_plan() {
         let (run, pool) = (a_run(None), a_pool());
         let mut reading = Reading::new(&run, 0, &pool);
         let mut news = Vec::new();
@@ -142,7 +147,7 @@ mod tests {
             news.push(steps(reading.news(&run).as_ref()));
             reading.begun = Some(head_of(&[("quick", "a", &[])]));
         }
-        assert_eq!(news, [1, 0, 0, 0, 0], "step 2 waits for step 1, and with step 3 the plan is there");
+        assert_eq!(news, [1, 0, 0, 0, 0], "step 2 waits for step 1, and step 3 completes the plan");
         let mut reading = Reading::new(&run, 0, &pool);
         reading.read(&CHAIN.replace("\"c\"]", "\"c\", \"d\"]"));
         assert_eq!(steps(reading.news(&run).as_ref()), 0, "there are more subtasks than workers");
@@ -157,11 +162,11 @@ mod tests {
         reading.read(&(four + "access_list = [[], [0], [], "));
         assert_eq!(steps(reading.news(&run).as_ref()), 3);
         reading.begun = Some(head_of(&[("quick", "something else", &[])]));
-        assert_eq!(steps(reading.news(&run).as_ref()), 0, "the round has begun otherwise");
+        assert_eq!(steps(reading.news(&run).as_ref()), 0, "the round began with another step");
     }
 
     #[test]
-    fn in_a_further_round_the_first_step_waits_for_its_access_list() {
+    fn a_follow_up_rounds_first_step_waits_for_its_access_list() {
         let (run, pool) = (a_run(None), a_pool());
         let mut reading = Reading { round: 1, ..Reading::new(&run, 0, &pool) };
         reading.read(CHAIN);
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_begins_anew_is_read_anew() {
+    fn a_text_that_starts_over_is_read_again() {
         let (run, pool) = (a_run(None), a_pool());
         let mut reading = Reading::new(&run, 0, &pool);
         reading.read("model_id = [\"quick\", \"checker\"]\nsubtasks = [\"a\", ");
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_ends_the_plan_waits_where_the_answer_has_a_limit_or_a_form() {
+    fn the_last_step_waits_if_the_answer_has_a_limit_or_a_format() {
         let (pool, form) = (a_pool(), RunSpec { answer: AnswerForm::JsonObject, ..a_spec() });
         let formed = Driven::accept(SeededIds::new(1).run_id(TestClock::START), form).run;
         for (run, expected) in [(a_run(None), 1), (a_run(Some(9)), 0), (formed, 0)] {

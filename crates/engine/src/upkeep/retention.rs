@@ -1,5 +1,4 @@
-//! The remover: takes runs out of the store that ended long ago, a few at a time, so that the store stays as small as what is
-//! to be kept. Any number may run on one store; each takes what the others do not.
+//! The remover deletes runs that ended long ago, a few at a time. Any number may run on one store; each removes other runs.
 
 use std::time::Duration;
 
@@ -7,15 +6,15 @@ use podium_ports::store::StoreError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::engine::Engine;
+use crate::context::Context;
 
-/// Pause after a full batch. With the default batch, one process removes up to 1,200 runs a second: more than are accepted,
-/// and few enough to leave the store to those who work.
+/// Pause after a full batch. With the default batch, one process removes up to 1,200 runs a second: more than are accepted, and few
+/// enough not to slow down other work of the store.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
 
-/// Removes what was kept for long enough.
+/// Removes runs that were kept for long enough.
 pub(crate) struct Remover {
-    engine: Engine,
+    context: Context,
     runs_kept: Duration,
     every: Duration,
     runs_max: u32,
@@ -23,13 +22,13 @@ pub(crate) struct Remover {
 
 impl Remover {
     /// `None` if runs are kept for ever.
-    pub(crate) fn new(engine: Engine) -> Option<Self> {
-        let options = engine.options();
+    pub(crate) fn new(context: Context) -> Option<Self> {
+        let options = context.options();
         let (every, runs_max) = (options.remove_every, options.remove_runs_max.max(1));
-        options.runs_kept.map(|runs_kept| Self { engine, runs_kept, every, runs_max })
+        options.runs_kept.map(|runs_kept| Self { context, runs_kept, every, runs_max })
     }
 
-    /// Looks at once: a process that is often started anew removes, too.
+    /// Begins at once, so that a process with frequent restarts removes runs, too.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut removed_before = 0;
         loop {
@@ -51,13 +50,13 @@ impl Remover {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.engine.parts().clock.sleep(if is_full { BATCH_PAUSE } else { self.every }) => {}
+                () = self.context.parts().clock.sleep(if is_full { BATCH_PAUSE } else { self.every }) => {}
             }
         }
     }
 
     async fn remove(&self) -> Result<u32, StoreError> {
-        self.engine.clock_is_right().await;
-        self.engine.parts().store.remove_ended(self.engine.now(), self.runs_kept, self.runs_max).await
+        self.context.clock_is_right().await;
+        self.context.parts().store.remove_ended(self.context.now(), self.runs_kept, self.runs_max).await
     }
 }

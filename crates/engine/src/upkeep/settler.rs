@@ -1,4 +1,4 @@
-//! The settler: releases what ended runs still reserve of budgets for calls whose executor never reported.
+//! The settler releases what ended runs still reserve of budgets for calls whose executor never reported.
 
 use podium_domain::run::Command;
 use podium_ports::store::StoreError;
@@ -6,18 +6,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::commit::CommandError;
-use crate::engine::Engine;
+use crate::context::Context;
 
-/// Runs that are released at once.
+/// Most runs that are released together.
 const RUNS_MAX: u32 = 64;
+
 /// Releases reservations. Any number may run on one store.
 pub(crate) struct Settler {
-    engine: Engine,
+    context: Context,
 }
 
 impl Settler {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine }
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context }
     }
 
     pub(crate) async fn run(self, stop: CancellationToken) {
@@ -36,23 +37,23 @@ impl Settler {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.engine.parts().clock.sleep(self.engine.options().settle_every) => {}
+                () = self.context.parts().clock.sleep(self.context.options().settle_every) => {}
             }
         }
     }
 
-    /// Goes through all of them, page by page: a run that cannot be read holds up no other.
+    /// Goes through all such runs, page by page: an unreadable run delays no other.
     async fn settle(&self) -> Result<(), StoreError> {
-        self.engine.clock_is_right().await;
-        let ended_by = self.engine.now().before(self.engine.longest_call());
+        self.context.clock_is_right().await;
+        let ended_by = self.context.now().before(self.context.longest_call());
         let (mut after, mut released) = (None, 0_usize);
         loop {
-            let runs = self.engine.parts().store.unsettled(ended_by, after, RUNS_MAX).await?;
-            let release = runs.iter().map(|run| self.engine.commands().send(*run, Command::ReleaseLost));
+            let runs = self.context.parts().store.unsettled(ended_by, after, RUNS_MAX).await?;
+            let release = runs.iter().map(|run| self.context.commands().send(*run, Command::ReleaseLost));
             for (run, outcome) in runs.iter().zip(futures::future::join_all(release).await) {
                 match outcome {
                     Ok(_) => released += 1,
-                    // It was removed meanwhile, or the store has said more already.
+                    // It was removed meanwhile, or its error is logged already.
                     Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {}
                     Err(error) => warn!(%run, %error, "could not release the reservation of an ended run"),
                 }

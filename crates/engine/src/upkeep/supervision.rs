@@ -1,4 +1,4 @@
-//! Noticing loops that end although they must not: a process without one of them looks healthy and does not work.
+//! Supervision notices a loop that ends although it must not: a process without it would look healthy and not work.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -7,26 +7,26 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-/// A loop of the engine ended although nobody stopped it. The process must end: others take over what it held.
+/// A loop of the engine ended although nobody stopped it. The process must end: others take over its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoopEnded {
-    /// It panicked.
+    /// The loop panicked.
     #[error("the engine's {name} loop panicked: {message}")]
     Panicked {
-        /// Which loop.
+        /// The name of the loop.
         name: &'static str,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
-    /// It returned.
+    /// The loop returned.
     #[error("the engine's {name} loop ended by itself")]
     Returned {
-        /// Which loop.
+        /// The name of the loop.
         name: &'static str,
     },
 }
 
-/// Watches loops. Clones are the same.
+/// Supervises loops. Clones share the result.
 #[derive(Clone, Default)]
 pub(crate) struct Supervision {
     first: Arc<OnceLock<LoopEnded>>,
@@ -34,14 +34,14 @@ pub(crate) struct Supervision {
 }
 
 impl Supervision {
-    /// The loop, whose panic is noticed. It may return.
+    /// Runs a loop and notices its panic. The loop may return.
     pub(crate) async fn of(self, name: &'static str, work: impl Future<Output = ()>) {
         if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
             self.note(LoopEnded::Panicked { name, message: message_of(&*panic) });
         }
     }
 
-    /// The same of a loop that must not return before `stop`.
+    /// Does the same for a loop that must not return before `stop`.
     pub(crate) async fn until(
         self,
         stop: CancellationToken,
@@ -54,7 +54,7 @@ impl Supervision {
         }
     }
 
-    /// The first loop that ended, once one has.
+    /// Waits until a loop has ended.
     pub(crate) async fn ended(&self) -> LoopEnded {
         loop {
             self.has_ended.cancelled().await;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::commit::CommandError;
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::metrics::Found;
 
 /// If the store has not answered for this time, or for as long as a heartbeat may be late, it was unreachable, also for all
@@ -33,7 +33,7 @@ const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 
 /// Sweeps. Any number may run on one store.
 pub(crate) struct Sweeper {
-    engine: Engine,
+    context: Context,
     /// Its name in leases.
     holder: ClaimId,
     /// Whether it is this process' turn, as of the last answer.
@@ -109,11 +109,11 @@ impl LeaseGrace {
 }
 
 impl Sweeper {
-    pub(crate) fn new(engine: Engine) -> Self {
-        let leases = LeaseGrace::new(engine.now(), engine.options().sweep_every, engine.options().lease);
-        let (holder, ask_at) = (engine.parts().ids.claim_id(), engine.now());
+    pub(crate) fn new(context: Context) -> Self {
+        let leases = LeaseGrace::new(context.now(), context.options().sweep_every, context.options().lease);
+        let (holder, ask_at) = (context.parts().ids.claim_id(), context.now());
         Self {
-            engine,
+            context,
             holder,
             is_own_turn: false,
             ask_at,
@@ -131,7 +131,7 @@ impl Sweeper {
                 () = stop.cancelled() => return,
                 swept = self.next() => swept,
             };
-            self.engine.metrics().swept(swept.as_ref().ok().copied());
+            self.context.metrics().swept(swept.as_ref().ok().copied());
             if let Err(error) = swept {
                 warn!(error = &error as &dyn std::error::Error, "could not sweep");
             }
@@ -139,17 +139,17 @@ impl Sweeper {
     }
 
     async fn next(&mut self) -> Result<Found, StoreError> {
-        self.engine.parts().clock.sleep(self.engine.options().sweep_every).await;
-        self.engine.clock_is_right().await;
-        let except = self.engine.unreadable().left_alone();
+        self.context.parts().clock.sleep(self.context.options().sweep_every).await;
+        self.context.clock_is_right().await;
+        let except = self.context.unreadable().left_out();
         // Others may be able to read what this process cannot: it keeps no turn from them.
         if except.is_empty() && !self.is_own_turn().await? {
             return Ok(Found::default());
         }
-        let now = self.engine.now();
-        let options = self.engine.options();
+        let now = self.context.now();
+        let options = self.context.options();
         let (again_at, limit) = (now.after(options.dispatch_grace), options.sweep_tasks_max);
-        let due = self.engine.parts().store.due_except(now, again_at, limit, &except).await;
+        let due = self.context.parts().store.due_except(now, again_at, limit, &except).await;
         if let Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) = &due {
             // Another process may be able to read what is due: its turn comes when this lease is over.
             self.is_own_turn = false;
@@ -157,25 +157,25 @@ impl Sweeper {
         }
         let mut due = due?;
         self.note_ended();
-        let may_run_out = self.leases.answered(self.engine.now());
+        let may_run_out = self.leases.answered(self.context.now());
         due.expired.truncate(self.leases.may_run_out(may_run_out));
-        self.engine.dispatch().note_backlogs(&due.backlogs);
+        self.context.publisher().note_backlogs(&due.backlogs);
         Ok(self.hand_over(due))
     }
 
     /// Whether this process is to sweep. If another one does, this notes the lanes with a backlog.
     async fn is_own_turn(&mut self) -> Result<bool, StoreError> {
-        let (now, sweep_every) = (self.engine.now(), self.engine.options().sweep_every);
+        let (now, sweep_every) = (self.context.now(), self.context.options().sweep_every);
         if now < self.ask_at {
             return Ok(self.is_own_turn);
         }
         let span = sweep_every * TURN_LEASE_SWEEPS;
-        let turn = self.engine.parts().store.hold_sweep(self.holder, now, span).await?;
+        let turn = self.context.parts().store.hold_sweep(self.holder, now, span).await?;
         self.ask_at = now.after(sweep_every * TURN_SWEEPS);
         self.is_own_turn = turn == Turn::Own;
         if let Turn::Others { backlogs } = turn {
-            self.leases.answered(self.engine.now());
-            self.engine.dispatch().note_backlogs(&backlogs);
+            self.leases.answered(self.context.now());
+            self.context.publisher().note_backlogs(&backlogs);
         }
         Ok(self.is_own_turn)
     }
@@ -184,7 +184,7 @@ impl Sweeper {
     fn note_ended(&mut self) {
         for (run, taken) in ended(&mut self.ending) {
             self.in_hand.remove(&run);
-            self.leases.wrote(self.engine.now(), taken);
+            self.leases.wrote(self.context.now(), taken);
         }
     }
 
@@ -196,32 +196,32 @@ impl Sweeper {
         let mut found = Found { ready: 0, expired: expired.len(), overdue: overdue.len() };
         for (run, commands) in endings(&expired, &overdue) {
             self.in_hand.insert(run);
-            let engine = self.engine.clone();
+            let context = self.context.clone();
             self.ending.spawn(async move {
-                let taken = end(&engine, run, commands).await;
+                let taken = end(&context, run, commands).await;
                 (run, taken)
             });
         }
         ended(&mut self.publishing);
         if self.publishing.is_empty() && !ready.is_empty() {
             found.ready = ready.len();
-            let engine = self.engine.clone();
-            self.publishing.spawn(async move { publish(&engine, ready).await });
+            let context = self.context.clone();
+            self.publishing.spawn(async move { publish(&context, ready).await });
         }
         found
     }
 
     pub(crate) async fn take_over(self) -> Result<(), StoreError> {
-        let now = self.engine.now();
-        let due = self.engine.parts().store.due(END_OF_TIME, now, u32::MAX).await?;
+        let now = self.context.now();
+        let due = self.context.parts().store.due(END_OF_TIME, now, u32::MAX).await?;
         if !due.expired.is_empty() || !due.ready.is_empty() {
             info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
         }
-        self.engine.dispatch().note_backlogs(&due.backlogs);
+        self.context.publisher().note_backlogs(&due.backlogs);
         let ending =
-            endings(&due.expired, &[]).into_iter().map(|(run, commands)| end(&self.engine, run, commands));
+            endings(&due.expired, &[]).into_iter().map(|(run, commands)| end(&self.context, run, commands));
         futures::future::join_all(ending).await;
-        self.engine.dispatch().tell_all(due.ready).await
+        self.context.publisher().publish_all(due.ready).await
     }
 }
 
@@ -254,9 +254,9 @@ fn endings(expired: &[Hold], overdue: &[RunId]) -> BTreeMap<RunId, Vec<Command>>
     commands
 }
 
-async fn end(engine: &Engine, run: RunId, commands: Vec<Command>) -> Taken {
+async fn end(context: &Context, run: RunId, commands: Vec<Command>) -> Taken {
     let mut taken = Taken::Yes;
-    let sent = commands.into_iter().map(|command| engine.commands().send(run, command));
+    let sent = commands.into_iter().map(|command| context.commands().send(run, command));
     for error in futures::future::join_all(sent).await.into_iter().filter_map(Result::err) {
         if matches!(&error, CommandError::Store(error) if matches!(**error, StoreError::Unavailable(_))) {
             taken = Taken::No;
@@ -269,8 +269,8 @@ async fn end(engine: &Engine, run: RunId, commands: Vec<Command>) -> Taken {
     taken
 }
 
-async fn publish(engine: &Engine, ready: Vec<ReadyTask>) {
-    if let Err(error) = engine.dispatch().tell_all(ready).await {
+async fn publish(context: &Context, ready: Vec<ReadyTask>) {
+    if let Err(error) = context.publisher().publish_all(ready).await {
         warn!(error = &error as &dyn std::error::Error, "could not publish what is due");
     }
 }

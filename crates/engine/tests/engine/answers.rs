@@ -32,7 +32,7 @@ async fn a_house() -> House {
 }
 
 #[tokio::test]
-async fn a_refusal_without_text_is_one_call_and_goes_to_nobody_else() {
+async fn a_refusal_without_text_is_one_call() {
     let house = a_house().await;
     house.vendor.otherwise(Answer::blank().finish(FinishReason::ContentFilter));
     let run = house.ended(house.ask().await).await;
@@ -41,7 +41,7 @@ async fn a_refusal_without_text_is_one_call_and_goes_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn reasoning_that_used_up_the_limit_is_not_repeated_and_goes_to_one_other() {
+async fn reasoning_that_used_up_the_limit_goes_to_one_other_worker() {
     let house = a_house().await;
     let spent = || Answer::blank().think("hm").finish(FinishReason::Length);
     house.vendor.script("quick", [spent()]);
@@ -86,7 +86,7 @@ async fn a_prompt_that_fits_no_worker_is_refused_at_accept() {
 }
 
 #[tokio::test]
-async fn a_step_whose_prompt_does_not_fit_its_worker_goes_to_one_that_it_fits() {
+async fn a_prompt_that_does_not_fit_goes_to_a_worker_with_more_context() {
     let house = a_house_with_small(&["quick"]).await;
     let run = house.ended(house.engine.submit(long_question()).await.unwrap().run_id()).await;
     assert_eq!(run.answer(), Some("fine"));
@@ -99,7 +99,7 @@ async fn a_step_whose_prompt_does_not_fit_its_worker_goes_to_one_that_it_fits() 
 }
 
 #[tokio::test]
-async fn usage_that_cannot_be_true_is_bounded_before_it_is_booked() {
+async fn implausible_usage_is_bounded_before_it_is_booked() {
     let house = a_house().await;
     let absurd = Usage {
         prompt_tokens: 1_000_000_000_000_000,

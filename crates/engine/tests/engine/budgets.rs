@@ -67,7 +67,7 @@ fn one_step() -> Plan {
 }
 
 #[tokio::test]
-async fn what_a_run_did_not_need_is_given_back_at_its_end() {
+async fn the_unused_reservation_is_released_at_the_runs_end() {
     let bank = Bank::open(one_step(), ONE_STEP).await;
     bank.house.vendor.otherwise(Answer::text("done"));
     for number in 1..=3 {
@@ -82,7 +82,7 @@ async fn what_a_run_did_not_need_is_given_back_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_run_that_the_budget_cannot_hold_is_refused_and_leaves_nothing() {
+async fn a_run_that_does_not_fit_its_budget_leaves_nothing() {
     let bank = Bank::open(one_step(), 1_000_000).await;
     let error = bank.house.engine.submit(bank.request()).await.unwrap_err();
     let SubmitError::OverBudget(shortage) = error else { panic!("{error:?}") };
@@ -93,7 +93,7 @@ async fn a_run_that_the_budget_cannot_hold_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_plan_that_the_budget_cannot_hold_ends_the_run_before_any_call() {
+async fn a_plan_that_does_not_fit_its_budget_ends_the_run_uncalled() {
     // Room for one step of the cheapest worker, and not for three of all of them.
     let bank = Bank::open(a_plan(), 2 * ONE_STEP).await;
     let run = bank.ended().await;
@@ -107,7 +107,7 @@ async fn a_plan_that_the_budget_cannot_hold_ends_the_run_before_any_call() {
 }
 
 #[tokio::test]
-async fn a_further_attempt_is_made_only_if_there_is_room_for_it() {
+async fn another_attempt_is_made_only_if_it_fits_the_budget() {
     for (cap, calls) in [(ONE_STEP + 1_000, 1), (2 * ONE_STEP, 2)] {
         let bank = Bank::open(one_step(), cap).await;
         // It costs two million before it fails: more than the plan's generous count of its prompt has to spare.

@@ -85,7 +85,7 @@ impl Limiter for RefusesOnce {
 }
 
 #[tokio::test]
-async fn the_steps_of_a_chain_need_no_messages_after_the_first_and_a_commit_each() {
+async fn a_chain_of_steps_needs_one_message_and_a_commit_for_each_step() {
     let scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let run = scene.house.ended(scene.house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
@@ -96,7 +96,7 @@ async fn the_steps_of_a_chain_need_no_messages_after_the_first_and_a_commit_each
 }
 
 #[tokio::test]
-async fn of_several_steps_that_become_ready_one_goes_on_and_the_others_are_published() {
+async fn one_of_several_ready_steps_is_chained_and_others_are_published() {
     let plan = plan_of(&[
         ("quick", "One.", &[]),
         ("careful", "Two.", &[0]),
@@ -111,7 +111,7 @@ async fn of_several_steps_that_become_ready_one_goes_on_and_the_others_are_publi
 }
 
 #[tokio::test]
-async fn without_a_permit_the_next_step_waits_for_its_message_and_the_result_does_not() {
+async fn a_result_does_not_wait_for_the_permit_of_the_next_step() {
     let (granted, limiter) = (AtomicUsize::new(0), MemoryLimiter::new(Arc::new(TestClock::new())));
     let limiter = RefusesOnce { granted, refuses_after: 1, limiter };
     let scene = a_scene(a_chain(), Arc::new(limiter), quick()).await;
@@ -122,7 +122,7 @@ async fn without_a_permit_the_next_step_waits_for_its_message_and_the_result_doe
 }
 
 #[tokio::test]
-async fn without_a_slot_in_its_lane_the_next_step_waits_for_its_message() {
+async fn the_next_step_without_a_slot_waits_for_its_message() {
     // The only slot of the other vendor's lane waits for messages.
     let scene = a_scene(a_chain(), a_limiter(), Options { step_slots: 1, ..quick() }).await;
     let run = scene.house.ended(scene.house.ask().await).await;
@@ -132,7 +132,7 @@ async fn without_a_slot_in_its_lane_the_next_step_waits_for_its_message() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_told_to_stop_begins_no_further_step() {
+async fn a_process_that_stops_chains_no_step() {
     let mut scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let gate = Gate::closed();
     scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);
@@ -149,7 +149,7 @@ async fn a_process_that_is_told_to_stop_begins_no_further_step() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_in_a_step_without_a_message_loses_only_that_call() {
+async fn a_death_in_a_chained_step_loses_only_that_call() {
     let mut scene = a_scene(a_chain(), a_limiter(), quick()).await;
     scene.house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
     let id = scene.house.ask().await;
@@ -166,7 +166,7 @@ async fn a_process_that_dies_in_a_step_without_a_message_loses_only_that_call() 
 }
 
 #[tokio::test]
-async fn a_result_and_a_claim_whose_commit_was_not_answered_are_one_call_each() {
+async fn a_result_and_a_claim_with_a_lost_answer_are_one_call_each() {
     let scene = a_scene(a_chain(), a_limiter(), quick()).await;
     let gate = Gate::closed();
     scene.house.vendor.script("quick", [Answer::blank().wait(&gate).say("one")]);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::RunState;
 use podium_domain::share::Share;
-use podium_engine::{Roles, Submit, SubmitError};
+use podium_engine::{Submit, SubmitError};
 use podium_ports::conductor::{Conductor, Conductors};
 use podium_testkit::{Answer, ScriptedConductor, plan_of};
 
-use crate::house::{House, quick, request, within};
+use crate::house::{House, Roles, quick, request, within};
 
 const NEXT: &str = "scripted-2";
 
@@ -47,7 +47,7 @@ async fn each_run_goes_to_the_conductor_of_its_id_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_pinned_run_goes_to_the_conductor_that_it_names_whatever_the_share() {
+async fn a_pinned_run_goes_to_the_conductor_that_it_names() {
     let house = with_two(0.0).await.at_work();
     for id in [ScriptedConductor::ID, NEXT] {
         let submit = Submit { conductor: Some(id.to_owned()), ..request(ultra()) };
@@ -61,7 +61,7 @@ async fn a_pinned_run_goes_to_the_conductor_that_it_names_whatever_the_share() {
 }
 
 #[tokio::test]
-async fn a_planner_without_the_runs_conductor_leaves_it_to_one_that_has_it() {
+async fn a_planner_without_the_conductor_leaves_the_run_to_others() {
     let house = with_two(1.0).await;
     let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());
     let lacking =
@@ -83,7 +83,7 @@ async fn a_planner_without_the_runs_conductor_leaves_it_to_one_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_run_whose_conductor_is_gone_fails_with_the_reason_before_its_deadline() {
+async fn a_run_without_its_conductor_fails_before_its_deadline() {
     let house = with_two(1.0).await;
     let id = house.ask_under(Policy { deadline_ms: 2_500, ..ultra() }).await;
     let current: Arc<dyn Conductor> = Arc::new(house.conductor.clone());

@@ -1,4 +1,4 @@
-//! What runs do when nothing goes wrong but what was asked for.
+//! The usual course of runs, and the failures that their requests ask for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ async fn the_same_request_id_is_the_same_run() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_may_succeed_later_is_made_again_and_paid_for_each_time() {
+async fn a_retried_attempt_is_paid_for_each_time() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.script(
         "quick",
@@ -70,7 +70,7 @@ async fn an_attempt_that_may_succeed_later_is_made_again_and_paid_for_each_time(
 }
 
 #[tokio::test]
-async fn a_step_that_finally_fails_is_done_without_where_others_remain() {
+async fn a_failed_step_is_left_out_if_others_remain() {
     let house = House::with_plan(a_plan()).await;
     house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
     house.vendor.otherwise(Answer::text("fine"));
@@ -92,7 +92,7 @@ async fn a_final_step_that_finally_fails_ends_the_run_with_the_reason() {
 }
 
 #[tokio::test]
-async fn without_a_usable_plan_the_safest_worker_gets_the_whole_question() {
+async fn the_safest_worker_gets_a_question_without_a_usable_plan() {
     let house = House::idle(quick(), |store| store).await.at_work();
     let usage = Usage { prompt_tokens: 9, ..Usage::default() };
     let cost = podium_domain::money::Cost::from_nano_usd(5);
@@ -108,7 +108,7 @@ async fn without_a_usable_plan_the_safest_worker_gets_the_whole_question() {
 }
 
 #[tokio::test]
-async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
+async fn the_usage_of_planning_is_charged_however_the_run_ends() {
     let usage = Usage { prompt_tokens: 9, ..Usage::default() };
     let cost = Cost::from_nano_usd(5);
     let timeout = || ConductorError::Timeout { limit: Duration::from_secs(1) };
@@ -124,7 +124,7 @@ async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
     assert_eq!(run.planning_usage(), usage + usage + Planning::USAGE);
     assert_eq!(run.rounds()[0].planning.attempts.iter().map(|it| it.cost).sum::<Cost>(), cost + cost);
 
-    // Of a run that was taken back, it is recorded after the end.
+    // The usage of a cancelled run is recorded after its end.
     let stopped = Planning::gives(a_plan()).behind(&Gate::closed()).spending(usage, cost);
     house.conductor.script([stopped]);
     let id = house.ask().await;
@@ -136,7 +136,7 @@ async fn what_planning_has_consumed_is_the_runs_cost_however_it_ends() {
 }
 
 #[tokio::test]
-async fn a_conductor_that_is_away_is_asked_again_and_then_done_without() {
+async fn an_unreachable_conductor_is_asked_again_and_then_left_out() {
     let house = House::idle(quick(), |store| store).await.at_work();
     let away = || Planning::fails(ConductorError::Unavailable("away".into()));
     house.conductor.script([away(), away(), away()]);

@@ -11,7 +11,7 @@ use podium_domain::ids::{RequestId, RunId, StepIndex};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{AttemptOutcome, FailReason, Run, RunState, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_engine::{Engine, Options, Parts, Roles, Submit, Update};
+use podium_engine::{Engine, Options, Submit, Update, Work};
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::clock::{Clock, Skew};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
@@ -21,7 +21,7 @@ use podium_testkit::{Answer, Gate, TestClock, TestStore, plan_of};
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::{FaultyStore, StoreFaults, SweepTurn};
-use crate::house::{House, within};
+use crate::house::{House, Parts, Roles, within};
 
 /// How long `NatsQueue` takes to fail without a connection.
 const NO_ANSWER: Duration = Duration::from_secs(2);
@@ -143,7 +143,7 @@ async fn deadlines_are_enforced_while_the_queue_does_not_answer() {
 }
 
 #[tokio::test]
-async fn waiting_tasks_are_published_soon_after_the_queue_answers_again() {
+async fn waiting_tasks_are_published_once_the_queue_answers_again() {
     let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
     house.vendor.otherwise(Answer::text("fine"));
     queue.is_unreachable.store(true, Ordering::SeqCst);
@@ -177,7 +177,7 @@ impl LiveStream for NoLive {
 }
 
 #[tokio::test]
-async fn a_caller_hears_of_an_end_soon_while_nothing_is_signalled() {
+async fn a_caller_notices_the_end_soon_without_signals() {
     let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
     queue.is_unreachable.store(true, Ordering::SeqCst);
     let house = house.beside(Options::default(), 9, |parts| parts.live = Arc::new(NoLive));
@@ -222,7 +222,7 @@ async fn a_process_ends_at_once_while_the_queue_does_not_answer() {
     let (engine, stop) = (house.engine.clone(), CancellationToken::new());
     let stopped = stop.clone();
     let began = clock.now();
-    let work = async { engine.work(Roles::NONE, stopped).await };
+    let work = async { engine.work(Work::default(), stopped).await };
     let end = async {
         // Not at the time of a sweep.
         clock.sleep(Duration::from_millis(10_200)).await;
@@ -255,7 +255,7 @@ async fn commits_are_answered_while_messages_get_no_answer() {
 }
 
 #[tokio::test]
-async fn the_work_of_a_killed_executor_is_taken_over_within_five_seconds() {
+async fn a_killed_executor_is_replaced_within_five_seconds() {
     let options = |executor: &str| Options { executor: executor.to_owned(), ..Options::default() };
     let Scene { house, clock, .. } = a_scene(options("first")).await;
     house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
@@ -307,7 +307,7 @@ async fn one_process_sweeps_and_another_follows_its_death() {
 }
 
 #[tokio::test]
-async fn calls_under_way_take_no_place_in_their_lane() {
+async fn calls_in_flight_take_no_place_in_their_lane() {
     const CALLS: usize = 5;
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     house.vendor.script("quick", [(); CALLS].map(|()| Answer::hang()));
@@ -321,7 +321,7 @@ async fn calls_under_way_take_no_place_in_their_lane() {
 }
 
 #[tokio::test]
-async fn more_unreadable_runs_than_a_sweep_takes_stop_no_deadline_of_others() {
+async fn many_unreadable_runs_delay_no_deadline_of_others() {
     let options = Options { sweep_tasks_max: 2, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options).await;
     let mut unreadable = Vec::new();
@@ -346,7 +346,7 @@ async fn more_unreadable_runs_than_a_sweep_takes_stop_no_deadline_of_others() {
 }
 
 #[tokio::test]
-async fn a_message_of_an_unreadable_run_is_kept_for_a_process_that_can_read_it() {
+async fn a_message_of_an_unreadable_run_is_kept_for_other_processes() {
     let Scene { house, queue, faults, clock } = a_scene(Options::default()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let run = house.ask().await;
@@ -363,7 +363,7 @@ async fn a_message_of_an_unreadable_run_is_kept_for_a_process_that_can_read_it()
 
 #[tokio::test]
 async fn a_message_of_a_step_of_an_unreadable_run_is_kept_as_well() {
-    let options = Options { known_runs_max: 0, ..Options::default() };
+    let options = Options { run_cache_runs_max: 0, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let mut planner = house.at_work_as(Roles::PLANNER);
@@ -406,7 +406,7 @@ async fn is_ready(engine: &Engine) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_process_whose_wall_clock_is_far_off_takes_no_work_until_it_is_right() {
+async fn a_process_with_a_wrong_wall_clock_takes_no_work() {
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let skewed = Arc::new(Skewed { clock, ahead_ms: AtomicI64::new(-30_001) });
@@ -423,7 +423,7 @@ async fn a_process_whose_wall_clock_is_far_off_takes_no_work_until_it_is_right()
 }
 
 #[tokio::test]
-async fn a_process_that_only_accepts_is_ready_without_the_queue_and_hears_it_within_a_second() {
+async fn a_process_that_only_accepts_is_ready_without_the_queue() {
     for (roles, outcome) in [(Roles::NONE, Ok(())), (Roles::ALL, Err("the queue does not answer".to_owned()))]
     {
         let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
@@ -482,7 +482,7 @@ impl LiveStream for Unanswered {
 }
 
 #[tokio::test]
-async fn a_watcher_does_not_wait_for_a_live_stream_that_does_not_answer() {
+async fn a_watcher_does_not_wait_for_a_silent_live_stream() {
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     let (worker, live) = (Gate::closed(), Gate::closed());
     house.vendor.script("quick", [Answer::text("first ").wait(&worker).say("second")]);
@@ -547,9 +547,9 @@ async fn a_request_and_its_repetition_wait_for_no_live_stream() {
     assert_eq!(clock.now(), began);
 }
 
-/// A worker that thinks for a long time. Its run commits nothing, and whoever watches it hears nothing.
+/// The worker thinks for a long time: its run commits nothing, and its watchers see nothing.
 #[tokio::test]
-async fn a_silent_run_is_hardly_ever_read_by_who_watches_it() {
+async fn watchers_of_a_silent_run_rarely_read_the_store() {
     let Scene { house, faults, clock, .. } = a_scene(Options::default()).await;
     let gate = Gate::closed();
     house.vendor.script("quick", [Answer::text("").wait(&gate).say("fine")]);

@@ -39,7 +39,7 @@ fn is_step_done(run: &Run) -> bool {
 }
 
 #[tokio::test]
-async fn the_first_step_runs_while_the_rest_of_the_plan_is_being_written() {
+async fn the_first_step_runs_while_the_plan_is_being_written() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     house.conductor.script([Planning::gives(a_chain()).saying(CHAIN[..1].iter().copied()).behind(&gate)]);
@@ -69,7 +69,7 @@ async fn the_first_step_runs_while_the_rest_of_the_plan_is_being_written() {
 }
 
 #[tokio::test]
-async fn a_step_that_sees_nothing_runs_as_soon_as_its_access_list_is_closed() {
+async fn a_step_that_sees_nothing_runs_once_its_access_list_is_closed() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let text = "model_id = [\"quick\", \"checker\", \"careful\", \"checker\"]\n\
@@ -92,7 +92,7 @@ async fn a_step_that_sees_nothing_runs_as_soon_as_its_access_list_is_closed() {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_there_at_once_costs_no_further_commit() {
+async fn a_plan_that_is_complete_at_once_costs_no_extra_commit() {
     let faults = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
     house.conductor.script([Planning::gives(a_chain()).saying(CHAIN)]);
@@ -103,7 +103,7 @@ async fn a_plan_that_is_there_at_once_costs_no_further_commit() {
 }
 
 #[tokio::test]
-async fn an_answer_that_began_before_its_plan_is_streamed_from_its_beginning() {
+async fn an_answer_that_began_before_its_plan_is_streamed_completely() {
     let house = House::idle(quick(), |store| store).await;
     let (writing, working) = (Gate::closed(), Gate::closed());
     let plan = plan_of(&[("quick", "Do it.", &[])]);
@@ -146,7 +146,7 @@ async fn an_answer_that_began_before_its_plan_is_streamed_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn what_may_be_the_answer_waits_for_the_plan_when_the_answer_has_a_limit() {
+async fn a_step_that_may_be_the_answer_waits_if_the_answer_has_a_limit() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let plan = plan_of(&[("quick", "Do it.", &[])]);
@@ -164,7 +164,7 @@ async fn what_may_be_the_answer_waits_for_the_plan_when_the_answer_has_a_limit()
 }
 
 #[tokio::test]
-async fn a_plan_that_turns_out_otherwise_supersedes_what_was_begun_and_its_call_is_stopped() {
+async fn a_different_plan_supersedes_begun_steps_and_stops_their_calls() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let other = plan_of(&[("careful", "Solve it.", &[]), ("checker", "Check it.", &[0])]);
@@ -185,7 +185,7 @@ async fn a_plan_that_turns_out_otherwise_supersedes_what_was_begun_and_its_call_
 }
 
 #[tokio::test]
-async fn a_conductor_that_breaks_off_after_the_first_step_does_not_lose_its_output() {
+async fn a_conductor_that_breaks_off_does_not_lose_an_early_output() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let (message, usage, cost) = ("cut off".to_owned(), Usage::default(), Cost::ZERO);
@@ -204,7 +204,7 @@ async fn a_conductor_that_breaks_off_after_the_first_step_does_not_lose_its_outp
 }
 
 #[tokio::test]
-async fn a_planner_that_dies_after_the_first_step_leaves_its_output_to_the_next() {
+async fn a_dead_planner_leaves_the_output_of_an_early_step_to_the_next() {
     let mut house = House::idle(quick(), |store| store).await;
     let never = Gate::closed();
     house.conductor.script([Planning::gives(a_chain()).saying(CHAIN[..1].iter().copied()).behind(&never)]);

@@ -12,7 +12,7 @@ fn ultra() -> Submit {
 }
 
 #[tokio::test]
-async fn what_is_typical_is_told_once_enough_runs_of_the_model_have_succeeded() {
+async fn an_estimate_has_a_typical_cost_after_enough_runs() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     let typical = async |asked: Submit| house.engine.estimate(&asked).await.unwrap().typical;
     let usage = Usage { completion_tokens: 1_000, ..Answer::USAGE };
@@ -25,7 +25,7 @@ async fn what_is_typical_is_told_once_enough_runs_of_the_model_have_succeeded() 
         assert_eq!(typical(ultra()).await, None, "after {number} runs");
         costs.push(house.ended(house.ask().await).await.cost());
     }
-    assert!(costs[1] > costs[0], "the long answers are dearer: {costs:?}");
+    assert!(costs[1] > costs[0], "the long answers are more expensive: {costs:?}");
     assert_eq!(typical(ultra()).await, Some(Typical { cost: costs[0], runs: 5 }));
     let other_model = Submit { model: "podium-mini".to_owned(), ..ultra() };
     assert_eq!(typical(other_model).await, None);

@@ -40,7 +40,7 @@ fn failure(run: &Run) -> &FailReason {
 }
 
 #[tokio::test]
-async fn a_conductor_that_is_told_what_failed_corrects_the_plan() {
+async fn a_conductor_that_sees_the_failure_corrects_the_plan() {
     let house = correcting().await;
     house.conductor.script([first_plan(), second_plan()]);
     house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
@@ -65,7 +65,7 @@ async fn planning_anew() -> House {
 }
 
 #[tokio::test]
-async fn a_conductor_that_judges_no_round_plans_anew_without_failed_workers() {
+async fn a_conductor_that_judges_no_round_plans_without_failed_workers() {
     let house = planning_anew().await;
     house.conductor.script([first_plan(), second_plan()]);
     house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
@@ -101,7 +101,7 @@ async fn a_new_plan_that_ends_in_a_refusal_hides_no_earlier_failure() {
 }
 
 #[tokio::test]
-async fn a_new_plan_that_fails_as_well_ends_the_run_with_the_first_failure() {
+async fn a_second_failed_plan_ends_the_run_with_the_first_failure() {
     let house = planning_anew().await;
     house.conductor.script([first_plan(), first_plan()]);
     house.vendor.script("quick", [Answer::refuse(Fault::Rejected), Answer::refuse(Fault::Rejected)]);
@@ -113,7 +113,7 @@ async fn a_new_plan_that_fails_as_well_ends_the_run_with_the_first_failure() {
 }
 
 #[tokio::test]
-async fn a_corrective_plan_that_fails_ends_the_run_with_the_first_failure() {
+async fn a_failed_corrective_plan_ends_the_run_with_the_first_failure() {
     for house in [correcting().await, planning_anew().await] {
         ends_with_the_first_failure(&house).await;
     }
@@ -148,7 +148,7 @@ async fn a_run_whose_conductor_cannot_correct_a_plan_fails() {
 }
 
 #[tokio::test]
-async fn a_step_that_declines_is_neither_used_nor_asked_of_another_worker() {
+async fn a_declined_step_is_neither_used_nor_sent_to_another_worker() {
     let house = correcting().await;
     let declines = Answer::text("I only do dates.").finish(FinishReason::ContentFilter);
     let silent = Answer::blank().finish(FinishReason::ContentFilter);

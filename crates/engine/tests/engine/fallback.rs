@@ -31,7 +31,7 @@ async fn a_house() -> House {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_used_up_is_followed_by_the_nearest_of_another_vendor() {
+async fn the_nearest_worker_of_another_vendor_replaces_a_failed_one() {
     let house = a_house().await;
     house.vendor.script("quick", vec![Answer::refuse(Fault::Failed); 3]);
     house.vendor.script("checker", [Answer::refuse(Fault::Unreachable), Answer::text("fine")]);
@@ -41,7 +41,7 @@ async fn a_worker_that_is_used_up_is_followed_by_the_nearest_of_another_vendor()
 }
 
 #[tokio::test]
-async fn a_worker_that_refuses_everything_is_followed_at_once_and_a_bad_request_is_not() {
+async fn a_worker_that_refuses_everything_is_replaced_at_once() {
     let house = a_house().await;
     let refusals = [Fault::Misconfigured, Fault::Unpaid, Fault::Rejected];
     house.vendor.script("quick", refusals.map(Answer::refuse));
@@ -121,7 +121,7 @@ fn broken_off() -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn an_answer_that_broke_off_is_not_asked_for_again_of_the_same_worker() {
+async fn the_same_worker_is_not_asked_again_for_a_broken_answer() {
     for broken in broken_off() {
         // A house of its own: one limiter that hears of all failures opens the worker's circuit breaker.
         let house = a_house().await;
@@ -137,7 +137,7 @@ async fn an_answer_that_broke_off_is_not_asked_for_again_of_the_same_worker() {
 }
 
 #[tokio::test]
-async fn where_nobody_stands_in_a_step_whose_answer_broke_off_fails_saying_so_or_is_paid_twice() {
+async fn a_broken_answer_without_fallback_fails_or_is_paid_twice() {
     let house = a_house().await;
     let alone = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     for broken in broken_off() {
@@ -155,7 +155,7 @@ async fn where_nobody_stands_in_a_step_whose_answer_broke_off_fails_saying_so_or
 }
 
 #[tokio::test]
-async fn what_fails_before_its_output_or_has_none_is_tried_again() {
+async fn a_call_that_fails_before_its_output_is_tried_again() {
     let house = a_house().await;
     let nothing = [
         Answer::refuse(Fault::Failed),
@@ -182,7 +182,7 @@ async fn a_policy_without_fallback_keeps_a_step_to_its_worker() {
 }
 
 #[tokio::test]
-async fn where_the_budget_of_retries_is_used_up_the_step_goes_elsewhere_or_fails_saying_so() {
+async fn a_step_without_retry_budget_falls_back_or_fails_with_the_reason() {
     let retries = RetryLimits { share_max: 0.0, per_second_min: 0.0 };
     let house = House::idle(Options { retries, ..quick() }, |store| store).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
@@ -195,7 +195,7 @@ async fn where_the_budget_of_retries_is_used_up_the_step_goes_elsewhere_or_fails
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!(workers(&run), ["quick"]);
     assert!(
-        failure(&run).ends_with("not tried again: the worker's budget of retries is used up"),
+        failure(&run).ends_with("not tried again: the worker's retry budget is used up"),
         "{}",
         failure(&run)
     );
@@ -213,7 +213,7 @@ async fn a_guarded_house(shut: &[&'static str], why: Why) -> (House, Arc<Guarded
 }
 
 #[tokio::test]
-async fn a_step_whose_workers_breaker_is_open_goes_at_once_to_the_next_who_is_let_through() {
+async fn an_open_breaker_sends_a_step_to_a_fallback_with_a_permit() {
     for (shut, expected) in [(vec!["quick"], "checker"), (vec!["quick", "checker"], "careful")] {
         let (house, _) = a_guarded_house(&shut, Why::Broken).await;
         let id = house.ask().await;
@@ -230,7 +230,7 @@ async fn a_step_whose_workers_breaker_is_open_goes_at_once_to_the_next_who_is_le
 }
 
 #[tokio::test]
-async fn a_step_keeps_no_place_at_a_fallback_that_it_only_passes() {
+async fn a_step_waits_in_line_at_the_first_fallback_only() {
     let (house, guarded) = a_guarded_house(&["quick", "checker"], Why::Broken).await;
     let id = house.ask().await;
     assert_eq!(workers(&house.ended(id).await), ["careful"]);
@@ -239,7 +239,7 @@ async fn a_step_keeps_no_place_at_a_fallback_that_it_only_passes() {
 }
 
 #[tokio::test]
-async fn a_step_waits_where_every_breaker_is_open_and_goes_to_the_first_that_closes() {
+async fn a_step_goes_to_the_first_of_several_open_breakers_that_closes() {
     let (house, guarded) = a_guarded_house(&["quick", "checker", "careful"], Why::Broken).await;
     let id = house.ask().await;
     let before = house.until(id, |run| run.rounds()[0].planned.is_some()).await;
@@ -251,7 +251,7 @@ async fn a_step_waits_where_every_breaker_is_open_and_goes_to_the_first_that_clo
 }
 
 #[tokio::test]
-async fn a_step_waits_for_its_own_worker_where_the_policy_or_the_limiter_gives_no_other_way() {
+async fn a_step_without_a_fallback_waits_for_its_own_worker() {
     let strict = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let lenient = Policy::new(Tier::Ultra, Effort::Medium);
     for (policy, why) in [(strict, Why::Broken), (lenient.clone(), Why::Away), (lenient, Why::Rate)] {
@@ -265,7 +265,7 @@ async fn a_step_waits_for_its_own_worker_where_the_policy_or_the_limiter_gives_n
 }
 
 #[tokio::test]
-async fn a_vendor_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_for() {
+async fn a_vendor_back_off_beyond_the_deadline_is_not_waited_for() {
     let (house, guarded) = a_guarded_house(&["quick"], Why::Blocked).await;
     let id = house.ask().await;
     let run = house.ended(id).await;
@@ -275,7 +275,7 @@ async fn a_vendor_that_wants_to_be_left_alone_beyond_the_deadline_is_not_waited_
         RunEvent::FellBack { message, .. } => Some(message.as_str()),
         _ => None,
     });
-    let expected = "the vendor of worker `quick` asked to be left alone beyond the deadline of the run";
+    let expected = "the vendor of worker `quick` asked to back off beyond the deadline of the run";
     assert_eq!(message, Some(expected));
 
     let patient = Policy {

@@ -9,11 +9,11 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::pool::{Feature, Modality};
 use podium_domain::stops::Stops;
-use podium_engine::{Parts, Submit, SubmitError};
+use podium_engine::{Submit, SubmitError};
 use podium_testkit::{Answer, a_pool, plan_of};
 use serde_json::json;
 
-use crate::house::{House, quick, request};
+use crate::house::{House, Parts, quick, request};
 
 fn ultra() -> Policy {
     Policy::new(Tier::Ultra, Effort::Medium)
@@ -53,7 +53,7 @@ async fn house(able: &[&str]) -> House {
 }
 
 #[tokio::test]
-async fn every_step_sees_the_pictures_and_only_workers_that_take_them_may_do_one() {
+async fn every_step_sees_the_images_and_goes_to_workers_that_take_them() {
     let house = house(&["quick", "careful"]).await;
     house.conductor.otherwise(plan_of(&[("quick", "look", &[]), ("careful", "tell", &[0])]));
     house.vendor.otherwise(Answer::text("a cat"));
@@ -77,7 +77,7 @@ async fn every_step_sees_the_pictures_and_only_workers_that_take_them_may_do_one
 }
 
 #[tokio::test]
-async fn a_question_that_is_one_workers_alone_is_handed_over_with_its_pictures() {
+async fn a_question_for_one_worker_keeps_its_images() {
     let house = house(&["quick"]).await;
     house.conductor.otherwise(plan_of(&[("quick", "What is this?\n[image 1]", &[])]));
     house.vendor.otherwise(Answer::text("a cat"));
@@ -88,7 +88,7 @@ async fn a_question_that_is_one_workers_alone_is_handed_over_with_its_pictures()
 }
 
 #[tokio::test]
-async fn the_step_that_gives_the_answer_is_asked_for_its_form_and_no_other() {
+async fn only_the_final_step_has_the_response_format() {
     let house = house(&["quick", "careful"]).await;
     house.conductor.otherwise(plan_of(&[("quick", "think", &[]), ("careful", "tell", &[0])]));
     house.vendor.otherwise(Answer::text("{}"));
@@ -111,7 +111,7 @@ async fn the_step_that_gives_the_answer_is_asked_for_its_form_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_step_that_gives_the_answer_ends_where_it_is_told_to_and_no_other() {
+async fn only_the_final_step_has_the_stop_sequences() {
     let house = house(&[]).await;
     house.conductor.otherwise(plan_of(&[("quick", "think", &[]), ("careful", "tell", &[0])]));
     house.vendor.otherwise(Answer::text("fine"));
@@ -127,7 +127,7 @@ async fn the_step_that_gives_the_answer_ends_where_it_is_told_to_and_no_other() 
 }
 
 #[tokio::test]
-async fn a_worker_that_has_the_question_as_it_was_asked_is_told_of_json_where_nobody_says_the_word() {
+async fn a_whole_question_without_the_word_json_gets_a_note_on_json() {
     let house = house(&["quick"]).await;
     house.vendor.otherwise(Answer::text("{}"));
     for (question, form, turns) in [
@@ -146,7 +146,7 @@ async fn a_worker_that_has_the_question_as_it_was_asked_is_told_of_json_where_no
 }
 
 #[tokio::test]
-async fn what_no_worker_can_be_asked_for_is_refused_before_anybody_is() {
+async fn a_request_that_no_worker_can_take_is_refused_at_once() {
     let house = house(&["quick"]).await;
     let others = ["careful", "checker"].map(|id| WorkerId::new(id).unwrap());
     let policy = Policy { workers_allowed: WorkersAllowed::Only(others.into()), ..ultra() };
@@ -175,7 +175,7 @@ async fn what_no_worker_can_be_asked_for_is_refused_before_anybody_is() {
 }
 
 #[tokio::test]
-async fn a_picture_weighs_what_it_takes_and_not_its_bytes() {
+async fn an_image_counts_by_its_tokens_and_not_its_bytes() {
     let house = house(&["quick"]).await;
     let large = Part::Image(Image::Data { media_type: MediaType::Png, base64: "AAAA".repeat(1000) });
     let cost = async |parts: Vec<Part>| {

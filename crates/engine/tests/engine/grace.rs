@@ -8,7 +8,7 @@ use podium_testkit::{Answer, plan_of};
 use crate::house::{House, quick, within};
 
 #[tokio::test]
-async fn who_has_just_started_gives_the_holders_of_leases_one_more_lease() {
+async fn a_new_process_gives_lease_holders_one_more_lease() {
     let mut dead = House::idle(quick(), |store| store).await;
     dead.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     dead.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);

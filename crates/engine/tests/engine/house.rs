@@ -9,15 +9,21 @@ use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::pool::Pool;
 use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
-use podium_engine::{AnswerPart, Engine, Options, Parts, Roles, Submit};
+use podium_engine::{AnswerPart, CallParts, Engine, Options, Submit, Work};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
-use podium_ports::conductor::Conductor;
-use podium_ports::conductor::Conductors;
+use podium_ports::cache::StepCache;
+use podium_ports::clock::{Clock, Ids};
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
+use podium_ports::limiter::Limiter;
+use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
 use podium_ports::store::RunStore;
+use podium_ports::vendor::Vendors;
 use podium_store_sqlite::Store;
 use podium_testkit::{ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool};
 use tokio::task::JoinSet;
@@ -25,6 +31,49 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest wait for anything in a test. Nothing is asserted about how long things take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The ports of a process that may do all kinds of work.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) queue: Arc<dyn StepQueue>,
+    pub(crate) live: Arc<dyn LiveStream>,
+    pub(crate) limiter: Arc<dyn Limiter>,
+    pub(crate) cache: Option<Arc<dyn StepCache>>,
+    pub(crate) vendors: Arc<dyn Vendors>,
+    pub(crate) conductors: Conductors,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) pool: Arc<Pool>,
+}
+
+/// The work of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Roles {
+    plan: bool,
+    execute: bool,
+}
+
+impl Roles {
+    pub(crate) const ALL: Self = Self { plan: true, execute: true };
+    pub(crate) const NONE: Self = Self { plan: false, execute: false };
+    pub(crate) const PLANNER: Self = Self { plan: true, execute: false };
+    pub(crate) const EXECUTOR: Self = Self { plan: false, execute: true };
+}
+
+impl Parts {
+    fn engine(&self, options: Options) -> Engine {
+        let Self { store, queue, live, conductors, clock, ids, pool, .. } = self.clone();
+        let conductors = ConductorProfile::of_all(&conductors);
+        Engine::new(podium_engine::Parts { store, queue, live, conductors, clock, ids, pool }, options)
+    }
+
+    pub(crate) fn work(&self, roles: Roles) -> Work {
+        let Self { limiter, cache, vendors, conductors, .. } = self.clone();
+        let calls = CallParts { limiter, cache, vendors };
+        Work { plan: roles.plan.then_some(conductors), execute: roles.execute.then_some(calls) }
+    }
+}
 
 pub(crate) struct House {
     pub(crate) engine: Engine,
@@ -91,7 +140,7 @@ impl House {
         (vendor, conductor): (ScriptedVendor, ScriptedConductor),
         folder: Arc<tempfile::TempDir>,
     ) -> Self {
-        let engine = Engine::new(parts.clone(), options);
+        let engine = parts.engine(options);
         let (stop, work) = (CancellationToken::new(), JoinSet::new());
         Self { engine, vendor, conductor, parts, stop, work, folder }
     }
@@ -106,7 +155,7 @@ impl House {
 
     pub(crate) fn with_queue(mut self, queue: Arc<dyn StepQueue>, options: Options) -> Self {
         self.parts.queue = queue;
-        self.engine = Engine::new(self.parts.clone(), options);
+        self.engine = self.parts.engine(options);
         self
     }
 
@@ -115,8 +164,8 @@ impl House {
     }
 
     pub(crate) fn at_work_as(mut self, roles: Roles) -> Self {
-        let (engine, stop) = (self.engine.clone(), self.stop.clone());
-        self.work.spawn(async move { engine.work(roles, stop).await.unwrap() });
+        let (engine, work, stop) = (self.engine.clone(), self.parts.work(roles), self.stop.clone());
+        self.work.spawn(async move { engine.work(work, stop).await.unwrap() });
         self
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use podium_engine::{Options, Roles};
+use podium_engine::Options;
 use podium_memory::{LiveOptions, MemoryLive};
 use podium_ports::clock::Clock as _;
 use podium_ports::store::RunStore;
@@ -12,7 +12,7 @@ use podium_testkit::{Answer, OpenLimiter, TestClock, TestStore, plan_of};
 
 use crate::duties::{Scene, a_scene};
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, within};
+use crate::house::{House, Roles, within};
 
 /// More than a heartbeat checks.
 const CALLS: usize = 300;

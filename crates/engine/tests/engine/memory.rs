@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use podium_domain::ids::RequestId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{Run, RunState, Task, TaskRef, TaskState};
-use podium_engine::{Options, Roles, Submit, Submitted};
+use podium_engine::{Options, Submit, Submitted};
 use podium_testkit::{Answer, Gate, Planning, ScriptedConductor, a_plan, plan_of};
 
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, a_queue, one, quick, request, within};
+use crate::house::{House, Roles, a_queue, one, quick, request, within};
 
 #[tokio::test]
-async fn a_run_that_one_process_takes_through_is_never_loaded_for_it() {
+async fn a_run_that_stays_in_one_process_is_never_loaded() {
     let store = Arc::new(StoreFaults::default());
     // No sweeper looks after runs meanwhile.
     let options = Options { sweep_every: std::time::Duration::from_hours(1), ..quick() };
@@ -31,7 +31,7 @@ async fn a_run_that_one_process_takes_through_is_never_loaded_for_it() {
 /// What the first process remembers is the run as it was accepted. The other one claims the planning and dies: by what the
 /// first one remembers there is no such claim whose lease could have run out.
 #[tokio::test]
-async fn a_refusal_that_comes_of_an_old_memory_is_looked_up() {
+async fn a_refusal_on_an_outdated_run_is_checked_in_the_store() {
     let idle = House::idle(quick(), |store| store).await;
     let first = idle.beside(quick(), 8, |_| ()).at_work_as(Roles::EXECUTOR);
     until_at_work(&first).await;
@@ -51,7 +51,7 @@ async fn a_refusal_that_comes_of_an_old_memory_is_looked_up() {
 }
 
 #[tokio::test]
-async fn a_decision_that_comes_of_an_old_memory_is_made_anew() {
+async fn a_decision_on_an_outdated_run_is_made_again() {
     let first = House::idle(quick(), |store| store).await.at_work();
     first.conductor.script([Planning::gives(a_plan()).behind(&Gate::closed())]);
     let second = first.beside(quick(), 8, |_| ());
@@ -68,7 +68,7 @@ fn planning(run: &Run) -> &Task {
     run.task(TaskRef::Plan { round: 0 }).unwrap()
 }
 
-/// Until its loops run, a process remembers nothing that it accepts.
+/// Until its loops run, a process does not cache the runs that it accepts.
 async fn until_at_work(house: &House) {
     within(async {
         while !house.engine.is_at_work() {
@@ -79,7 +79,7 @@ async fn until_at_work(house: &House) {
 }
 
 #[tokio::test]
-async fn many_requests_at_once_become_as_many_runs_and_repeated_ones_no_further() {
+async fn concurrent_requests_become_one_run_for_each_request_id() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("fine"));
     let policy = Policy::new(Tier::Ultra, Effort::Medium);
@@ -102,7 +102,7 @@ async fn many_requests_at_once_become_as_many_runs_and_repeated_ones_no_further(
 }
 
 #[tokio::test]
-async fn a_plan_that_needs_no_model_is_there_with_the_run() {
+async fn a_plan_that_needs_no_model_is_created_with_the_run() {
     let store = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |inner| FaultyStore::around(inner, &store)).await;
     let conductor = ScriptedConductor::new().at_once(plan_of(&[("quick", "Do it.", &[])]));

@@ -108,7 +108,7 @@ async fn a_step_that_failed_is_tried_again_after_its_pause() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_handed_back_is_claimed_by_another_process_at_once() {
+async fn another_process_claims_a_handed_back_step_at_once() {
     let mut stopping = a_house().await.at_work();
     stopping.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
     let id = stopping.ask().await;

@@ -12,7 +12,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, StepCaching, Tier};
 use podium_domain::run::Run;
 use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
-use podium_engine::{Parts, Submit, SubmitError};
+use podium_engine::{Submit, SubmitError};
 use podium_memory::{MemoryCache, MemoryQueue, QueueOptions};
 use podium_ports::accounts::Accounts as _;
 use podium_ports::cache::CacheOptions;
@@ -24,7 +24,7 @@ use podium_testkit::metrics::{Measured, Meters, assert_described};
 use podium_testkit::{Answer, Fault, Planning, TestClock, a_tenant, plan_of};
 
 use crate::guarded::Guarded;
-use crate::house::{House, quick, request};
+use crate::house::{House, Parts, quick, request};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 /// What planning costs where it costs anything.
@@ -142,7 +142,7 @@ async fn floods(meters: &Meters) -> Vec<Run> {
 }
 
 #[tokio::test]
-async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
+async fn the_metrics_are_those_of_the_page_and_add_up() {
     let meters = Meters::start();
     refusals().await;
     let (fallbacks, breakers) = (fallbacks().await, breakers().await);
@@ -197,7 +197,7 @@ async fn everything_on_the_page_is_measured_and_nothing_else_and_it_adds_up() {
 }
 
 #[tokio::test]
-async fn calls_are_measured_by_the_conventions_names_and_tenants_and_runs_are_not_named() {
+async fn calls_are_measured_by_conventional_names_without_tenants() {
     let meters = Meters::start();
     let house = a_house(|_| ()).await;
     house.vendor.script("quick", [Answer::refuse(Fault::Unreachable), Answer::text("blue")]);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::policy::Tier;
 use podium_domain::run::{AttemptOutcome, Run, TaskRef};
-use podium_engine::{Options, Roles};
+use podium_engine::Options;
 use podium_ports::clock::Clock as _;
 use podium_ports::queue::Lane;
 use podium_testkit::{Answer, Gate, TestClock};
 
 use crate::duties::{Scene, a_scene, due_in, overran};
 use crate::faults::Held;
-use crate::house::House;
+use crate::house::{House, Roles};
 
 const SECOND: Duration = Duration::from_secs(1);
 const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
@@ -32,7 +32,7 @@ async fn ended_within(house: &House, clock: TestClock, run: RunId, most: Duratio
 }
 
 #[tokio::test]
-async fn a_minute_without_the_queue_delays_no_accept_no_deadline_and_no_stop() {
+async fn a_minute_without_the_queue_delays_neither_accepts_nor_deadlines() {
     let drain = 3 * SECOND;
     let Scene { house, queue, clock, .. } = a_scene(Options { drain, ..Options::default() }).await;
     house.vendor.otherwise(Answer::hang());
@@ -132,7 +132,7 @@ async fn leases_do_not_run_out_while_the_store_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn a_plan_that_others_keep_from_being_recorded_gives_its_slot_back() {
+async fn a_plan_that_cannot_be_recorded_returns_its_slot() {
     let options = Options { plan_slots: 1, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options).await;
     house.vendor.otherwise(Answer::text("fine"));
@@ -147,8 +147,8 @@ async fn a_plan_that_others_keep_from_being_recorded_gives_its_slot_back() {
 
 /// Nobody was called for the claim: its reservation is not to wait for the end of a lease.
 #[tokio::test]
-async fn a_claim_of_which_nothing_was_heard_twice_is_handed_back() {
-    let options = Options { known_runs_max: 0, ..Options::default() };
+async fn a_claim_with_two_lost_answers_is_handed_back() {
+    let options = Options { run_cache_runs_max: 0, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let mut planner = house.at_work_as(Roles::PLANNER);

@@ -32,7 +32,7 @@ fn a_pool_with_a_free_worker() -> podium_domain::pool::Pool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn budgeted_runs_next_to_a_free_worker_are_planned_and_hold_up_nobody() {
+async fn budgeted_runs_next_to_a_free_worker_delay_no_other_run() {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let options = StoreOptions { dispatch_grace: quick().dispatch_grace, ..StoreOptions::default() };

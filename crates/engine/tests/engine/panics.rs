@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use podium_domain::policy::{Effort, Policy, Tier};
-use podium_engine::{LoopEnded, Options, Roles};
+use podium_engine::{LoopEnded, Options};
 use podium_ports::clock::Clock as _;
 use podium_testkit::Answer;
 use tokio_util::sync::CancellationToken;
 
 use crate::duties::{Scene, a_scene};
-use crate::house::{request, within};
+use crate::house::{Roles, request, within};
 
 /// The call of the store that panics, the loop that makes it, and what the process is for.
 const CALLS: [(&str, &str, Roles); 7] = [
@@ -40,7 +40,7 @@ async fn a_loop_that_panics_ends_the_work_and_is_named() {
         let scene = a_scene(Options::default()).await;
         scene.house.vendor.otherwise(Answer::hang());
         *scene.faults.panics_in.lock().unwrap() = Some(call);
-        let work = within(scene.house.engine.work(roles, CancellationToken::new()));
+        let work = within(scene.house.engine.work(scene.house.parts.work(roles), CancellationToken::new()));
         let worked = tokio::select! {
             worked = work => worked,
             never = use_it(&scene) => match never {},

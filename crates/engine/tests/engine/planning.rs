@@ -46,7 +46,7 @@ fn fallback(run: &Run) -> Option<&String> {
 }
 
 #[tokio::test]
-async fn a_conductor_that_never_answers_leaves_half_of_the_time_to_one_worker() {
+async fn a_silent_conductor_leaves_half_of_the_time_to_one_worker() {
     let house = a_house().await.at_work();
     house.conductor.script([silent()]);
     let run = house.ended(house.ask_under(policy(3, Duration::from_secs(20))).await).await;

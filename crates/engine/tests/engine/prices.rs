@@ -8,12 +8,11 @@ use podium_domain::pool::Pool;
 use podium_domain::prices::{PriceList, PriceLists};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
-use podium_engine::Roles;
 use podium_testkit::{Answer, TestClock, a_pool, plan_of};
 
-use crate::house::{House, quick};
+use crate::house::{House, Roles, quick};
 
-/// The test pool with two price lists for its worker `quick`, the second one ten times as dear.
+/// The test pool with two price lists for its worker `quick`, the second one ten times as expensive.
 fn priced_from(first: Timestamp, second: Timestamp) -> Pool {
     let usd = |usd| Price::from_usd_per_million_tokens(usd).unwrap();
     let list = |from, factor| PriceList::new(from, Prices::plain(usd(factor), usd(2.0 * factor)));
@@ -30,7 +29,7 @@ async fn house_with(pool: Pool) -> House {
 }
 
 #[tokio::test]
-async fn an_attempt_is_priced_by_the_list_that_was_valid_when_it_began() {
+async fn an_attempt_has_the_prices_that_were_valid_when_it_began() {
     let (long_ago, later) = (Timestamp::from_unix_ms(0), Timestamp::from_unix_ms(u64::MAX));
     for (second, expected_nano_usd) in [(later, 100_000 + 20_000), (TestClock::START, 1_000_000 + 200_000)] {
         let house = house_with(priced_from(long_ago, second)).await;
@@ -54,7 +53,7 @@ async fn a_worker_whose_prices_are_not_valid_yet_is_never_called() {
 }
 
 #[tokio::test]
-async fn a_step_whose_worker_an_older_pool_lacks_is_left_to_executors_that_have_it() {
+async fn a_step_of_an_unknown_worker_is_left_to_executors_that_have_it() {
     let house = House::idle(quick(), |store| store).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     house.vendor.otherwise(Answer::text("done"));

@@ -12,14 +12,14 @@ use podium_domain::policy::{Effort, Policy, StepCaching, Tier};
 use podium_domain::run::{Attempt, FinishReason, Run, Saved};
 use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
-use podium_engine::{Parts, Submit};
+use podium_engine::Submit;
 use podium_memory::MemoryCache;
 use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, StepCache};
 use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
 use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, plan_of};
 
-use crate::house::{House, quick, request};
+use crate::house::{House, Parts, quick, request};
 
 const COLD: Sampling = Sampling { temperature: Some(0.0), top_p: None, seed: None };
 
@@ -59,7 +59,7 @@ fn last_attempt(run: &Run) -> &Attempt {
 }
 
 #[tokio::test]
-async fn a_step_that_was_answered_before_is_not_asked_again_and_costs_nothing() {
+async fn a_step_with_a_cached_output_costs_nothing() {
     let house = a_house(one_step()).await;
     house.vendor.script("quick", [Answer::parts(["bl", "ue"]).finish(FinishReason::Length)]);
     let first = ended(&house, cold()).await;
@@ -79,7 +79,7 @@ async fn a_step_that_was_answered_before_is_not_asked_again_and_costs_nothing() 
 }
 
 #[tokio::test]
-async fn a_step_is_asked_again_where_the_answer_may_differ_or_is_somebody_elses() {
+async fn a_step_is_called_again_if_the_answer_may_differ() {
     let house = a_house(one_step()).await;
     house.vendor.otherwise(Answer::text("blue"));
     let other_tenant = || TenantId::new("other").unwrap();
@@ -169,7 +169,7 @@ impl LiveStream for Noting {
 }
 
 #[tokio::test]
-async fn what_is_known_takes_no_permit_and_is_shown_to_those_who_watch() {
+async fn a_cached_output_takes_no_permit_and_is_shown_to_watchers() {
     let (asked, frames) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<_>>>::default());
     let tamper = |parts: &mut Parts| {
         let limiter = Arc::clone(&parts.limiter);
@@ -204,7 +204,7 @@ impl StepCache for Broken {
 }
 
 #[tokio::test]
-async fn without_the_cache_everything_goes_on_and_it_is_counted() {
+async fn a_failing_cache_is_counted_and_changes_nothing_else() {
     let house = a_house_with(one_step(), |parts| parts.cache = Some(Arc::new(Broken))).await;
     house.vendor.otherwise(Answer::text("blue"));
     for _ in 0..2 {

@@ -105,16 +105,16 @@ async fn a_run_that_is_not_written_holds_up_nobody(fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_row_somebody_has_locked_holds_up_nobody() {
+async fn a_run_with_a_locked_row_delays_no_other() {
     a_run_that_is_not_written_holds_up_nobody(Fault::Locked).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_events_are_refused_holds_up_nobody() {
+async fn a_run_with_refused_events_delays_no_other() {
     a_run_that_is_not_written_holds_up_nobody(Fault::Refused).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_takes_too_long_to_write_holds_up_nobody() {
+async fn a_run_that_is_slow_to_write_delays_no_other() {
     a_run_that_is_not_written_holds_up_nobody(Fault::Slow).await;
 }

@@ -25,7 +25,7 @@ async fn gone(house: &House, id: RunId) {
 }
 
 #[tokio::test]
-async fn an_ended_run_goes_when_it_was_kept_long_enough_and_an_active_one_stays() {
+async fn an_ended_run_is_removed_in_time_and_an_active_one_stays() {
     let options = Options {
         runs_kept: Some(Duration::from_millis(100)),
         remove_every: Duration::from_millis(20),
@@ -60,7 +60,7 @@ async fn an_ended_run_goes_when_it_was_kept_long_enough_and_an_active_one_stays(
 
 /// A client so slow that the run ends and is removed between two of its looks.
 #[tokio::test]
-async fn a_watcher_of_a_run_that_was_removed_meanwhile_is_told() {
+async fn a_watcher_of_a_removed_run_gets_an_error() {
     let house = House::idle(quick(), |store| store).await;
     let policy = Policy { deadline_ms: 1, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let id = house.ask_under(policy).await;

@@ -1,4 +1,4 @@
-//! Further rounds: what they see, what bounds them, and that a round which fails costs no answer.
+//! Follow-up rounds: what they see, what bounds them, and that a round which fails costs no answer.
 
 use podium_domain::plan::{Plan, PlanDraft};
 use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
@@ -43,7 +43,7 @@ fn why_it_stands(run: &Run) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_further_round_without_a_plan_leaves_the_answer_and_calls_nobody() {
+async fn a_follow_up_round_without_a_plan_leaves_the_answer() {
     let house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([first_plan(), Planning::fails(no_plan())]);
     house.vendor.otherwise(Answer::text("the first answer"));
@@ -67,7 +67,7 @@ async fn a_further_round_without_a_plan_leaves_the_answer_and_calls_nobody() {
 }
 
 #[tokio::test]
-async fn a_conductor_that_is_away_in_a_further_round_is_asked_again_and_then_done_without() {
+async fn an_unreachable_conductor_leaves_the_answer_of_the_round_before() {
     let house = House::idle(quick(), |store| store).await.at_work();
     let away = || Planning::fails(ConductorError::Unavailable("away".into()));
     house.conductor.script([first_plan(), away(), away(), away()]);
@@ -78,7 +78,7 @@ async fn a_conductor_that_is_away_in_a_further_round_is_asked_again_and_then_don
 }
 
 #[tokio::test]
-async fn a_further_round_whose_final_step_fails_leaves_the_answer() {
+async fn a_failed_follow_up_round_leaves_the_answer() {
     let house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([first_plan(), Planning::gives(seeing_all())]);
     house.vendor.script("quick", [Answer::text("the first answer")]);
@@ -88,11 +88,11 @@ async fn a_further_round_whose_final_step_fails_leaves_the_answer() {
 }
 
 #[tokio::test]
-async fn a_further_round_that_would_cost_too_much_leaves_the_answer() {
+async fn a_follow_up_round_beyond_the_cap_leaves_the_answer() {
     let house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([first_plan()]);
     house.vendor.otherwise(Answer::text("the first answer"));
-    // The worker of the second round is the dearer one: what suffices for the first one does not for it.
+    // The worker of the second round is the more expensive one: what suffices for the first one does not for it.
     let first = house.ended(house.ask_under(Policy { rounds_max: 1, ..two_rounds() }).await).await;
     let reserved = first.rounds()[0].steps[0].task.attempts[0].reserved;
     house.conductor.script([first_plan(), Planning::gives(seeing_all())]);
@@ -116,7 +116,7 @@ async fn a_step_that_sees_all_sees_the_round_before() {
 }
 
 #[tokio::test]
-async fn a_conductor_sees_the_end_of_what_is_too_long() {
+async fn a_conductor_sees_the_end_of_a_long_output() {
     let house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([first_plan(), Planning::keeps_answer()]);
     let long = format!("{} and so it is 42.", "x".repeat(3 * EARLIER_BYTES_MAX));
@@ -146,7 +146,7 @@ async fn rounds_end_at_the_policys_bound_and_at_the_conductors() {
 }
 
 #[tokio::test]
-async fn a_worker_that_fails_in_the_third_of_four_rounds_leaves_the_answer_of_the_second() {
+async fn a_failure_in_the_third_round_leaves_the_answer_of_the_second() {
     let house = House::idle(quick(), |store| store).await;
     let able = house.conductor.clone().able_to(abilities(4));
     let house = house.beside(quick(), 8, |parts| parts.conductors = one(able)).at_work();
@@ -162,7 +162,7 @@ async fn a_worker_that_fails_in_the_third_of_four_rounds_leaves_the_answer_of_th
 }
 
 #[tokio::test]
-async fn a_further_round_that_is_abandoned_stops_the_step_that_ran_before_its_plan() {
+async fn an_abandoned_follow_up_round_stops_its_early_step() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let written = "model_id = [\"careful\", \"checker\"]\nsubtasks = [\"Correct it.\", \"Check it.\"]\n\

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Feature;
 use podium_domain::sampling::Sampling;
-use podium_engine::{Parts, Submit, SubmitError};
+use podium_engine::{Submit, SubmitError};
 use podium_testkit::{Answer, a_plan, a_pool};
 
-use crate::house::{House, quick, request};
+use crate::house::{House, Parts, quick, request};
 
 const WISH: Sampling = Sampling { temperature: Some(0.5), top_p: Some(0.9), seed: Some(7) };
 
@@ -17,7 +17,7 @@ fn wishing(sampling: Sampling) -> Submit {
 }
 
 #[tokio::test]
-async fn every_worker_is_asked_for_what_it_takes_of_it() {
+async fn each_worker_gets_the_sampling_parameters_that_it_supports() {
     let idle = House::idle(quick(), |store| store).await;
     idle.conductor.otherwise(a_plan());
     let without_temperature = |parts: &mut Parts| {
@@ -53,7 +53,7 @@ async fn a_seed_is_the_conductors_as_well() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_its_bounds_is_refused_by_name() {
+async fn a_parameter_out_of_bounds_is_refused_by_name() {
     let house = House::idle(quick(), |store| store).await;
     let hot = Sampling { temperature: Some(2.5), ..WISH };
     let refused = house.engine.submit(wishing(hot)).await.unwrap_err();

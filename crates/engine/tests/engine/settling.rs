@@ -25,7 +25,7 @@ fn a_pool_of_short_calls() -> Pool {
 }
 
 #[tokio::test]
-async fn an_executor_that_dies_during_a_call_reserves_nothing_for_ever() {
+async fn an_executor_that_dies_in_a_call_reserves_nothing_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         settle_every: Duration::from_millis(20),

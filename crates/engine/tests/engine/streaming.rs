@@ -10,12 +10,12 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, Tier};
 use podium_domain::run::{Command, PlanResult, RunEvent, TaskRef};
 use podium_domain::usage::Spent;
-use podium_engine::{AnswerError, AnswerPart, Parts, Update};
+use podium_engine::{AnswerError, AnswerPart, Update};
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, Driven, Fault, Gate, Planning, SeededIds, a_plan, a_planned, plan_of};
 
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, quick, within};
+use crate::house::{House, Parts, quick, within};
 
 #[tokio::test]
 async fn the_answer_is_seen_while_the_worker_writes_it() {
@@ -68,7 +68,7 @@ impl LiveStream for RefusesOnce {
 }
 
 #[tokio::test]
-async fn a_watcher_whom_the_live_stream_refused_sees_text_once_it_is_back() {
+async fn a_watcher_sees_text_once_the_live_stream_is_reachable_again() {
     let house = House::with_plan(a_plan()).await;
     let gate = Gate::closed();
     house.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
@@ -110,7 +110,7 @@ async fn a_watcher_sees_every_event_once_and_can_resume_after_any() {
 }
 
 #[tokio::test]
-async fn watching_ends_with_the_end_of_the_run_whatever_was_recorded_later() {
+async fn watching_ends_at_the_end_of_the_run() {
     let house = House::idle(quick(), |store| store).await;
     let ids = SeededIds::new(9);
     let mut run = Driven::accepted(&ids);
@@ -127,7 +127,7 @@ async fn watching_ends_with_the_end_of_the_run_whatever_was_recorded_later() {
 }
 
 #[tokio::test]
-async fn what_the_conductor_writes_is_seen_before_the_plan_is_ready() {
+async fn the_conductors_text_is_seen_before_the_plan_is_ready() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     house.conductor.script([Planning::gives(a_plan()).saying(["Let me ", "think."]).behind(&gate)]);
@@ -177,7 +177,7 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
 }
 
 #[tokio::test]
-async fn an_answer_that_contradicts_what_was_shown_is_an_error_never_a_mixture() {
+async fn an_answer_that_contradicts_the_shown_text_is_an_error() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     let gate = Gate::closed();
     house.vendor.script("quick", [Answer::text("Yes").wait(&gate).fail(Fault::Garbled)]);

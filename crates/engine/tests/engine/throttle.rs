@@ -51,7 +51,7 @@ async fn all(house: &House, ids: &[RunId]) -> Vec<Run> {
 }
 
 #[tokio::test]
-async fn runs_of_a_vendor_without_room_wait_without_commits_attempts_or_slots() {
+async fn runs_of_a_vendor_without_capacity_wait_without_commits() {
     let house = a_house(Duration::from_hours(1)).await;
     let stuck = ask_all(&house, plan_of(&[("quick", "Do it.", &[])])).await;
     let before: Vec<_> = all(&house, &stuck).await.iter().map(Run::version).collect();
@@ -65,7 +65,7 @@ async fn runs_of_a_vendor_without_room_wait_without_commits_attempts_or_slots() 
 }
 
 #[tokio::test]
-async fn once_the_vendor_has_room_again_what_waited_is_done_in_one_attempt() {
+async fn waiting_steps_take_one_attempt_once_the_vendor_has_capacity() {
     let house = a_house(Duration::from_millis(300)).await;
     for id in ask_all(&house, plan_of(&[("quick", "Do it.", &[])])).await {
         let run = house.ended(id).await;

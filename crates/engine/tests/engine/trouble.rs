@@ -38,7 +38,7 @@ async fn a_hundred_copies_of_every_message_make_one_call_each() {
 }
 
 #[tokio::test]
-async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
+async fn a_result_is_not_lost_while_the_store_is_unreachable() {
     let faults = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await.at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
@@ -56,7 +56,7 @@ async fn a_result_is_not_lost_while_the_store_is_away_or_its_answer_is() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_commit_was_not_answered_holds_its_task_for_whoever_made_it() {
+async fn a_claim_with_a_lost_answer_holds_its_task_for_its_executor() {
     let faults = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
@@ -70,10 +70,10 @@ async fn a_claim_whose_commit_was_not_answered_holds_its_task_for_whoever_made_i
 }
 
 #[tokio::test]
-async fn a_damaged_run_keeps_no_other_from_going_on() {
+async fn a_damaged_run_delays_no_other() {
     let faults = Arc::new(StoreFaults::default());
     // Nothing is remembered: what is known here of a damaged run would do.
-    let options = Options { known_runs_max: 0, ..quick() };
+    let options = Options { run_cache_runs_max: 0, ..quick() };
     let house = House::idle(options.clone(), |store| FaultyStore::around(store, &faults)).await;
     let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
     queue.lost.store(2, Ordering::SeqCst);
@@ -90,7 +90,7 @@ async fn a_damaged_run_keeps_no_other_from_going_on() {
 }
 
 #[tokio::test]
-async fn a_commit_that_takes_long_holds_up_its_own_run_and_no_other() {
+async fn a_slow_commit_delays_its_own_run_only() {
     let faults = Arc::new(StoreFaults::default());
     let options = Options { batches_max: 2, ..quick() };
     let house = House::idle(options, |store| FaultyStore::around(store, &faults)).await;
@@ -118,7 +118,7 @@ async fn a_commit_that_takes_long_holds_up_its_own_run_and_no_other() {
 }
 
 #[tokio::test]
-async fn after_a_kill_another_process_takes_over_and_repeats_no_finished_step() {
+async fn a_process_takes_over_from_a_killed_one_and_repeats_no_step() {
     let mut house = House::with_plan(plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0])])).await;
     house.vendor.script("quick", [Answer::text("one")]);
     house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
@@ -172,7 +172,7 @@ async fn a_graceful_stop_lets_a_call_finish_within_the_drain_time() {
 
 /// One process does not hear that its leases are not extended, as if it had been frozen: another one takes its work.
 #[tokio::test]
-async fn a_zombies_result_that_comes_late_is_paid_for_and_unused() {
+async fn a_late_result_of_a_lost_claim_is_paid_for_and_unused() {
     let faults = Arc::new(StoreFaults::default());
     faults.deaf.store(true, Ordering::SeqCst);
     let heir = House::idle(quick(), |store| store).await;
@@ -203,7 +203,7 @@ async fn a_zombies_result_that_comes_late_is_paid_for_and_unused() {
 }
 
 #[tokio::test]
-async fn two_processes_on_one_store_and_queue_finish_many_runs_once_each() {
+async fn two_processes_on_one_store_finish_each_run_once() {
     let first = House::with_plan(a_plan()).await;
     first.vendor.otherwise(Answer::text("fine"));
     let second = first.beside(quick(), 8, |_| ()).at_work();
@@ -218,7 +218,7 @@ async fn two_processes_on_one_store_and_queue_finish_many_runs_once_each() {
 }
 
 #[tokio::test]
-async fn a_run_that_another_process_cancels_is_aborted_at_its_vendor_at_once() {
+async fn a_cancellation_in_another_process_aborts_the_call_at_once() {
     let options = Options { lease: Duration::from_hours(1), ..quick() };
     let house = House::idle(options.clone(), |store| store).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));

@@ -58,7 +58,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_flood_that_no_window_holds_is_worked_off_to_the_last_run() {
+async fn a_flood_beyond_the_window_is_done_to_the_last_run() {
     let house = a_house().await.at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Draft it.", &[]), ("careful", "Do it.", &[0])]));
     house.vendor.otherwise(Answer::text("fine"));
@@ -69,7 +69,7 @@ async fn a_flood_that_no_window_holds_is_worked_off_to_the_last_run() {
 }
 
 #[tokio::test]
-async fn one_run_of_a_quiet_tenant_does_not_wait_behind_the_backlog_of_another() {
+async fn a_quiet_tenant_does_not_wait_behind_the_backlog_of_another() {
     let house = a_house().await.at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     let gate = Gate::closed();
@@ -108,7 +108,7 @@ async fn a_mini_run_does_not_wait_for_a_flood_of_ultra() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_hangs_with_its_lane_full_holds_no_other_vendor_up() {
+async fn a_vendor_that_hangs_with_a_full_lane_delays_no_other_vendor() {
     let house = a_house().await.at_work();
     let hanging = plan_of(&[("quick", "Hang.", &[])]);
     house.conductor.otherwise(hanging);
@@ -131,7 +131,7 @@ async fn a_vendor_that_hangs_with_its_lane_full_holds_no_other_vendor_up() {
 }
 
 #[tokio::test]
-async fn two_processes_work_off_one_backlog_without_doing_anything_twice() {
+async fn two_processes_share_one_backlog_and_do_nothing_twice() {
     let first = a_house().await.at_work();
     first.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     // The windows are full before the first call ends, so that there is a backlog to work off.

@@ -33,7 +33,7 @@ pub(super) async fn outcomes(
     let from = request.from_time.map_or(Ok(Timestamp::default()), |at| time("from_time", at))?;
     let until = request.until_time.map_or(Ok(END_OF_TIME), |at| time("until_time", at))?;
     let after = page_token(&request.page_token)?;
-    let page = engine.outcomes(tenant, (from, until), after, page_size(request.page_size)).await;
+    let page = engine.outcomes(tenant, from..until, after, page_size(request.page_size)).await;
     let page = page.map_err(|e| error_mapping::store_error(&e))?;
     Ok(v1::ListOutcomesResponse {
         outcomes: page.outcomes.iter().map(outcome).collect(),

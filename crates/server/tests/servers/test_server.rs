@@ -9,11 +9,12 @@ use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::FailedStep;
 use podium_domain::run::Run;
-use podium_engine::{Engine, Options, Parts, Roles};
+use podium_engine::{CallParts, Engine, Options, Parts, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::accounts::{Accounts, KeyRecord};
 use podium_ports::clock::Clock;
-use podium_ports::conductor::{Abilities, Conductor};
+use podium_ports::conductor::{Abilities, Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::server::ServerLimits;
 use podium_server::{ApiKey, Authenticator, Listeners, Servers};
 use podium_store_sqlite::Store;
@@ -73,14 +74,17 @@ impl TestServer {
         let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(conductor));
         vendor.otherwise(Answer::text("blue light scatters"));
         conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
-        let parts = Parts {
-            store: store.clone(),
-            queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
-            live: Arc::new(MemoryLive::new(LiveOptions::default())),
+        let conductors: Conductors = (conductor.clone() as Arc<dyn Conductor>).into();
+        let calls = CallParts {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
             vendors: Arc::new(vendor.clone()),
-            conductors: (conductor.clone() as Arc<dyn Conductor>).into(),
+        };
+        let parts = Parts {
+            conductors: ConductorProfile::of_all(&conductors),
+            store: store.clone(),
+            queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
+            live: Arc::new(MemoryLive::new(LiveOptions::default())),
             clock: clock.clone(),
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(a_pool()),
@@ -88,7 +92,8 @@ impl TestServer {
         let engine = Engine::new(parts, Options::default());
         let mut work = JoinSet::new();
         let at_work = engine.clone();
-        work.spawn(async move { at_work.work(Roles::ALL, CancellationToken::new()).await.unwrap() });
+        let work_parts = Work { plan: Some(conductors), execute: Some(calls) };
+        work.spawn(async move { at_work.work(work_parts, CancellationToken::new()).await.unwrap() });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = Listeners::bind(any, any).await.unwrap();
         let (http, grpc) = listeners.addresses().unwrap();

@@ -71,7 +71,7 @@ pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
             let _ = std::io::stderr().flush();
         }
     };
-    let outcome = embedded.engine().plan(&conversation, policy, &write).await;
+    let outcome = embedded.plan(&conversation, policy, &write).await;
     if live {
         eprintln!();
     }

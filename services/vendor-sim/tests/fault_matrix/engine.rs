@@ -14,9 +14,10 @@ use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
-use podium_engine::{Engine, Options, Parts, Roles, Submit};
+use podium_engine::{CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
-use podium_ports::conductor::Conductor;
+use podium_ports::conductor::{Conductor, Conductors};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_store_sqlite::Store;
 use podium_testkit::{ScriptedConductor, SeededIds, TestClock};
 use podium_vendors::HttpVendors;
@@ -48,14 +49,17 @@ impl AtWork {
         let options = podium_store_sqlite::Options::default();
         let store = Store::open(&folder.path().join("podium.db"), options).await.unwrap();
         let (clock, conductor) = (Arc::new(TestClock::new()), ScriptedConductor::new());
-        let parts = Parts {
-            store: Arc::new(store),
-            queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
-            live: Arc::new(MemoryLive::new(LiveOptions::default())),
+        let conductors: Conductors = (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into();
+        let calls = CallParts {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,
             vendors: Arc::new(vendors),
-            conductors: (Arc::new(conductor.clone()) as Arc<dyn Conductor>).into(),
+        };
+        let parts = Parts {
+            conductors: ConductorProfile::of_all(&conductors),
+            store: Arc::new(store),
+            queue: Arc::new(MemoryQueue::new(clock.clone(), QueueOptions::default())),
+            live: Arc::new(MemoryLive::new(LiveOptions::default())),
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(pool.clone()),
@@ -64,7 +68,8 @@ impl AtWork {
         let engine = Engine::new(parts, options);
         let (stop, mut work) = (CancellationToken::new(), JoinSet::new());
         let (at_work, stopping) = (engine.clone(), stop.clone());
-        work.spawn(async move { at_work.work(Roles::ALL, stopping).await.unwrap() });
+        let work_parts = Work { plan: Some(conductors), execute: Some(calls) };
+        work.spawn(async move { at_work.work(work_parts, stopping).await.unwrap() });
         Self { engine, conductor, pool, stop, work, _folder: folder }
     }
 

@@ -1,7 +1,6 @@
-//! Runs that are written apart. The store refuses a whole batch if it refuses one of its commits: a person has locked a row, or
-//! Postgres does not take a value. The commits of such a batch are tried again one by one, so that all but the refused one are
-//! written at once. A run that is refused alone is tried again later and later, and holds up no other one meanwhile.
-
+//! Runs that are written alone. The store refuses a whole batch if it refuses one of its commits: a person has locked a row, or
+//! Postgres does not accept a value. The commits of such a batch are tried again one by one, so that all but the refused one are
+//! written soon. A run that is refused alone is tried again with growing pauses, and delays no other run.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,71 +11,71 @@ use podium_domain::time::Timestamp;
 use podium_ports::store::StoreError;
 use tracing::{info, warn};
 
-/// Most runs that are tried alone at the same time. A try may wait for a lock, and has a connection meanwhile.
-const AT_ONCE_MAX: usize = 4;
-/// Of these, most that were refused alone before: the others are likely to be sound.
-const REFUSED_AT_ONCE_MAX: usize = 1;
-/// Pause after a run was refused alone for the first time; doubled each time.
+/// Most runs that are tried alone concurrently. A try may wait for a lock, and occupies a connection meanwhile.
+const CONCURRENT_MAX: usize = 4;
+/// Most of them that were refused alone before; the others are probably sound.
+const REFUSED_CONCURRENT_MAX: usize = 1;
+/// Pause after a run was refused alone for the first time; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// How long a run that nobody writes to any more is remembered.
+/// How long a run without writes stays in the register.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(5);
-/// Most runs that are remembered. Others are found again with the batch that they are in.
+/// Most runs in the register. Others are found again with the batch that they are in.
 const RUNS_MAX: usize = 65_536;
 
 /// The register of such runs.
 #[derive(Default)]
-pub(super) struct Apart {
+pub(super) struct RefusedRuns {
     runs: Mutex<HashMap<RunId, Entry>>,
-    /// How many there are: most of the time none, and then nothing is looked up.
+    /// How many there are. Most of the time there are none, and then nothing is looked up.
     count: AtomicUsize,
 }
 
 struct Entry {
-    /// Times that it was refused alone.
+    /// How often it was refused alone.
     refusals: u32,
-    /// What the store said last.
+    /// The last error of the store.
     error: Option<Arc<StoreError>>,
     not_before: Timestamp,
-    /// Since when nothing was heard of it.
+    /// When it was last suspected.
     since: Timestamp,
 }
 
-/// What to do with a request for a run.
-pub(super) enum Way {
+/// How to handle a request for a run.
+pub(super) enum Handling {
     /// It may share a batch.
     Together,
     /// It has to be tried alone.
     Alone {
-        /// It was refused alone before.
+        /// Whether it was refused alone before.
         is_refused: bool,
     },
-    /// It is not to be tried yet.
+    /// It must not be tried yet.
     Later(Arc<StoreError>),
 }
 
-impl Apart {
-    /// Whether there are none.
+impl RefusedRuns {
+    /// Whether the register is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Which way a request for the run has to go.
-    pub(super) fn way(&self, run: RunId, now: Timestamp) -> Way {
+    /// How to handle a request for the run.
+    pub(super) fn handling(&self, run: RunId, now: Timestamp) -> Handling {
         if self.is_empty() {
-            return Way::Together;
+            return Handling::Together;
         }
         match self.lock().get(&run).filter(|entry| now.since(entry.since) < FORGOTTEN_AFTER) {
-            None => Way::Together,
+            None => Handling::Together,
             Some(Entry { error: Some(error), not_before, .. }) if now < *not_before => {
-                Way::Later(Arc::clone(error))
+                Handling::Later(Arc::clone(error))
             }
-            Some(entry) => Way::Alone { is_refused: entry.refusals > 0 },
+            Some(entry) => Handling::Alone { is_refused: entry.refusals > 0 },
         }
     }
 
-    /// The store refused a batch that these runs were in.
+    /// Notes that the store refused a batch with these runs.
     pub(super) fn suspect(&self, suspects: impl Iterator<Item = RunId>, now: Timestamp) {
         let mut runs = self.lock();
         runs.retain(|_, entry| now.since(entry.since) < FORGOTTEN_AFTER);
@@ -89,7 +88,7 @@ impl Apart {
         self.count.store(runs.len(), Ordering::Relaxed);
     }
 
-    /// The store refused the run alone.
+    /// Notes that the store refused the run alone.
     pub(super) fn refused(&self, run: RunId, error: Arc<StoreError>, now: Timestamp) {
         self.suspect(std::iter::once(run), now);
         if let Some(entry) = self.lock().get_mut(&run) {
@@ -102,21 +101,21 @@ impl Apart {
         }
     }
 
-    /// The run was written, or is not to be written.
+    /// Notes that the run was written, or has not to be written any more.
     pub(super) fn passed(&self, run: RunId) {
         if self.is_empty() {
             return;
         }
         let mut runs = self.lock();
         if runs.remove(&run).is_some_and(|entry| entry.refusals > 0) {
-            info!(%run, "the store takes the run again");
+            info!(%run, "the store accepts the run again");
         }
         self.count.store(runs.len(), Ordering::Relaxed);
     }
 
-    /// Whether a further run may be tried alone beside so many, of which so many were refused before.
-    pub(super) fn has_room(is_refused: bool, under_way: usize, refused: usize) -> bool {
-        under_way < AT_ONCE_MAX && (!is_refused || refused < REFUSED_AT_ONCE_MAX)
+    /// Whether another run may be tried alone while `in_flight` are, of which `refused` were refused alone before.
+    pub(super) fn has_capacity(is_refused: bool, in_flight: usize, refused: usize) -> bool {
+        in_flight < CONCURRENT_MAX && (!is_refused || refused < REFUSED_CONCURRENT_MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Entry>> {

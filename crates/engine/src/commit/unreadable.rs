@@ -1,5 +1,5 @@
-//! Runs that this process cannot read: a newer version wrote to them, or they are damaged. They must not keep others from going
-//! on, and are left to processes that can read them.
+//! Runs that this process cannot read: a newer version wrote to them, or they are damaged. They must not delay other runs, and are
+//! left to processes that can read them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,36 +12,36 @@ use podium_ports::store::StoreError;
 use tracing::error;
 
 use crate::metrics::Metrics;
-use crate::options::Parts;
+use crate::parts::Parts;
 
-/// How long sweeps leave such a run alone before it is tried again.
-const LEFT_ALONE: Duration = Duration::from_secs(30);
-/// Most such runs that are remembered, a mebibyte of ids. Others are found again by each sweep.
+/// How long sweeps leave out such a run before they try it again.
+const LEFT_OUT: Duration = Duration::from_secs(30);
+/// Most such runs in the register, a mebibyte of ids. Each sweep finds the others again.
 const RUNS_MAX: usize = 65_536;
 
-/// The register of such runs. Clones are the same.
+/// The register of such runs. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableRuns {
     parts: Parts,
     metrics: Metrics,
-    /// When sweeps are to try each again.
+    /// When sweeps try each of them again.
     runs: Arc<Mutex<BTreeMap<RunId, Timestamp>>>,
 }
 
-impl Unreadable {
+impl UnreadableRuns {
     pub(crate) fn new(parts: Parts, metrics: Metrics) -> Self {
         Self { parts, metrics, runs: Arc::default() }
     }
 
     /// The runs that a sweep leaves out.
-    pub(crate) fn left_alone(&self) -> Vec<RunId> {
+    pub(crate) fn left_out(&self) -> Vec<RunId> {
         let now = self.parts.clock.now();
         self.lock().iter().filter(|(_, until)| now < **until).map(|(run, _)| *run).collect()
     }
 
-    /// Loads runs: those that can be read, and the ids of those that cannot. Runs that do not exist are in neither.
+    /// Loads runs. Returns those that can be read, and the ids of those that cannot. Unknown runs are in neither list.
     ///
-    /// A run that was unreadable before is asked for alone, so that it costs the others nothing.
+    /// A run that was unreadable before is loaded alone, so that it does not affect the others.
     pub(crate) async fn load(&self, ids: &[RunId]) -> Result<(Vec<Run>, Vec<RunId>), StoreError> {
         let (mut suspects, others): (Vec<_>, Vec<_>) = {
             let known = self.lock();
@@ -72,9 +72,9 @@ impl Unreadable {
         Ok((sound, unreadable))
     }
 
-    /// The run could not be read. It is logged and counted once.
+    /// Notes a run that could not be read. It is logged and counted once.
     pub(crate) fn note(&self, run: RunId, error: &StoreError) {
-        let until = self.parts.clock.now().after(LEFT_ALONE);
+        let until = self.parts.clock.now().after(LEFT_OUT);
         let is_new = {
             let mut runs = self.lock();
             if runs.len() >= RUNS_MAX && !runs.contains_key(&run) {

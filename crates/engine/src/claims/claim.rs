@@ -1,0 +1,128 @@
+//! Claims a task: the claim is durable before any call for it.
+
+use std::sync::Arc;
+
+use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::money::Cost;
+use podium_domain::run::{Claim, Command, Run, TaskRef};
+use podium_domain::usage::Spent;
+use podium_ports::store::Hold;
+use tracing::warn;
+
+use super::leases::Held;
+use super::settle::{Settle, TROUBLE_PAUSE};
+use crate::commit::{CommandError, HeldMessage, Order};
+use crate::context::Context;
+
+/// A claim that is about to be committed. It is registered already, so that a run that ends right after the commit finds it.
+pub(crate) struct PendingClaim {
+    task: TaskRef,
+    claim: Claim,
+    guard: Held,
+}
+
+/// A claimed task. The lease of this process is extended until this is dropped.
+pub(crate) struct Claimed {
+    /// The run as the claim's commit left it.
+    pub(crate) run: Arc<Run>,
+    pub(crate) task: TaskRef,
+    pub(crate) claim: ClaimId,
+    pub(crate) guard: Held,
+}
+
+impl Claimed {
+    /// The command that releases the task. The attempt does not count, and what it spent is recorded.
+    pub(crate) const fn hand_back(&self, spent: Spent) -> Command {
+        Command::HandBack { task: self.task, claim: self.claim, spent }
+    }
+}
+
+impl PendingClaim {
+    /// A new claim. The attempt may cost at most `reserve`.
+    pub(crate) fn new(context: &Context, run: RunId, task: TaskRef, reserve: Cost) -> Self {
+        let id = context.parts().ids.claim_id();
+        let claim = Claim {
+            id,
+            executor: context.options().executor.clone(),
+            process: context.leases().process(),
+            lease_until: context.now().after(context.longest_call().max(context.options().plan_time_max)),
+            reserve,
+        };
+        Self { task, claim, guard: context.leases().register(Hold { run, task, claim: id }) }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        Command::Claim { task: self.task, claim: self.claim.clone() }
+    }
+
+    /// The claimed task, if the run says that the claim holds it.
+    pub(crate) fn granted(self, run: Arc<Run>) -> Option<Claimed> {
+        let Self { task, claim: Claim { id, .. }, guard } = self;
+        if !run.task(task)?.is_held_by(id) {
+            return None;
+        }
+        guard.committed();
+        Some(Claimed { run, task, claim: id, guard })
+    }
+}
+
+/// Claims the task of a message, at no cost. The claim is durable when this returns; no call may be made without it.
+pub(crate) async fn claim(context: &Context, run: RunId, message: &HeldMessage) -> Result<Claimed, Settle> {
+    claim_after(context, run, None, message, Cost::ZERO).await
+}
+
+/// Claims the task of a message in the same commit as `first`, and after it. If `first` is refused, nothing is claimed.
+pub(crate) async fn claim_after(
+    context: &Context,
+    run: RunId,
+    first: Option<Command>,
+    message: &HeldMessage,
+    reserve: Cost,
+) -> Result<Claimed, Settle> {
+    let pending = PendingClaim::new(context, run, message.task, reserve);
+    if let Err(error) = context.leases().ensure_lease(context.parts(), context.options().lease).await {
+        return Err(Settle::unclaimed(context, run, &CommandError::Store(Arc::new(error))));
+    }
+    let order = match first {
+        Some(first) => Order::both(first, Some(pending.command())),
+        None => pending.command().into(),
+    };
+    let send = || context.commands().send_holding(run, order.clone(), Some(message.clone()));
+    let outcome = match send().await {
+        // It may have been carried out, and then nobody else gets the task before the lease expires. Repeating a claim is safe.
+        Err(CommandError::Store(_)) => send().await,
+        outcome => outcome,
+    };
+    match outcome {
+        Ok(after) => {
+            // Without a grant the claim ended the run: the deadline had passed, or the cost cap was reached.
+            let settle = Settle::after(context, &after, Some(message));
+            pending.granted(after).ok_or(settle)
+        }
+        Err(error) => {
+            if matches!(error, CommandError::Store(_)) {
+                release_in_background(context.clone(), run, &pending);
+            }
+            Err(Settle::unclaimed(context, run, &error))
+        }
+    }
+}
+
+/// Hands back a claim that may stand although the store did not confirm it: no call follows, and its reservation must not stay in a
+/// budget. It is tried until the store answers or the lease has expired.
+fn release_in_background(context: Context, run: RunId, pending: &PendingClaim) {
+    let give_up_at = context.now().after(context.options().lease);
+    let (task, claim, spent) = (pending.task, pending.claim.id, Spent::NONE);
+    let tasks = context.background().clone();
+    tasks.spawn(async move {
+        while context.now() < give_up_at {
+            match context.commands().send(run, Command::HandBack { task, claim, spent }).await {
+                Err(CommandError::Store(_) | CommandError::Contended) => {
+                    context.parts().clock.sleep(TROUBLE_PAUSE).await;
+                }
+                _ => return,
+            }
+        }
+        warn!(%run, %task, "the store did not confirm or deny a claim; its lease expires");
+    });
+}

@@ -1,0 +1,76 @@
+//! How a message is answered after its task was claimed, refused, or left to another process.
+
+use std::time::Duration;
+
+use podium_domain::ids::RunId;
+use podium_domain::run::{Refusal, Run};
+use tracing::warn;
+
+use crate::commit::{CommandError, HeldMessage};
+use crate::context::Context;
+
+/// Pause after the queue or the store failed, before the next try.
+pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+/// Pause before another process is offered a task that this process lacks the worker or the conductor for.
+const ABSENT_PAUSE: Duration = Duration::from_millis(500);
+/// If less time than this is left, such a task fails with the reason.
+const ABSENT_END: Duration = Duration::from_secs(2);
+
+/// The answer to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settle {
+    /// The message is done.
+    Ack,
+    /// The message is delivered again after this time.
+    Nak(Duration),
+    /// The run cannot be read here. The message is for a process of another version.
+    Unreadable,
+}
+
+impl Settle {
+    /// After a commit: the message is put back if its task became ready again in its lane.
+    pub(super) fn after(context: &Context, run: &Run, message: Option<&HeldMessage>) -> Self {
+        let put_back = |message: &HeldMessage| message.put_back_for(run, context.pool(), context.now());
+        message.and_then(put_back).map_or(Self::Ack, Self::Nak)
+    }
+
+    /// After a result was refused: the store knows whether the task is ready again.
+    pub(super) async fn after_refusal(context: &Context, run: RunId, message: Option<&HeldMessage>) -> Self {
+        if message.is_none() {
+            return Self::Ack;
+        }
+        match context.run(run).await {
+            Ok(Some(run)) => Self::after(context, &run, message),
+            Ok(None) => Self::Ack,
+            Err(_) => Self::Nak(TROUBLE_PAUSE),
+        }
+    }
+
+    /// After a claim failed.
+    pub(super) fn unclaimed(context: &Context, run: RunId, error: &CommandError) -> Self {
+        let sweep_every = context.options().sweep_every;
+        match error {
+            // The lease may have expired, which the next sweep finds.
+            CommandError::Refused(Refusal::Held) => Self::Nak(sweep_every),
+            // The process that delayed the task publishes it in time. A delay by a wrong clock is bounded by a sweep.
+            CommandError::Refused(Refusal::NotBefore(at)) => {
+                Self::Nak(at.since(context.now()).min(sweep_every))
+            }
+            // The step has another worker than the run cache said: with that one, it may still be claimed.
+            CommandError::Refused(Refusal::NoFallback) => Self::Nak(TROUBLE_PAUSE),
+            CommandError::Damaged => Self::Unreadable,
+            CommandError::Refused(_) | CommandError::UnknownRun => Self::Ack,
+            CommandError::Contended | CommandError::Store(_) | CommandError::Stopped => {
+                warn!(%run, %error, "could not claim");
+                Self::Nak(TROUBLE_PAUSE)
+            }
+        }
+    }
+
+    /// For a task that this process cannot do and others may: they get the message until the run's deadline is near. Then `None`: the
+    /// task must fail, with the reason.
+    pub(crate) fn for_others(context: &Context, run: &Run) -> Option<Self> {
+        let left = run.spec().deadline_at.since(context.now());
+        (left > ABSENT_END).then(|| Self::Nak(ABSENT_PAUSE.min(left.saturating_sub(ABSENT_END / 2))))
+    }
+}

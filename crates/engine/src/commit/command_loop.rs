@@ -1,0 +1,86 @@
+//! The command loop: commands of all tasks of the process wait here and are carried out in batches, one commit each. A fixed
+//! number of batches may be in flight, and a run is in one batch at a time.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use podium_domain::ids::RunId;
+use podium_domain::run::Run;
+use tokio::sync::{mpsc, oneshot};
+
+use super::batch::{BatchWriter, WriterParts};
+use super::request::{Bounds, CommandError, HeldMessage, Order, Request};
+use super::waiting::{Batch, Waiting};
+
+/// Sends commands to the loop. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Commands {
+    requests: mpsc::Sender<Request>,
+}
+
+impl Commands {
+    /// The handle, and the loop, which ends when the last handle is dropped.
+    pub(crate) fn new(parts: WriterParts, bounds: Bounds) -> (Self, CommandLoop) {
+        let (sender, requests) = mpsc::channel(bounds.waiting);
+        (Self { requests: sender }, CommandLoop { writer: BatchWriter::new(parts), requests, bounds })
+    }
+
+    /// Carries out `order` and returns the run after it. The events are durable by then.
+    pub(crate) async fn send(&self, run: RunId, order: impl Into<Order>) -> Result<Arc<Run>, CommandError> {
+        self.send_holding(run, order.into(), None).await
+    }
+
+    /// Does the same for a sender that may hold a message of the run. If the message's task is ready again after the commit, no new
+    /// message is published where [`HeldMessage::put_back_for`] gives a time: the sender has to put back its own.
+    pub(crate) async fn send_holding(
+        &self,
+        run: RunId,
+        order: Order,
+        message: Option<HeldMessage>,
+    ) -> Result<Arc<Run>, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { run, order, message, shortage: None, reply };
+        self.requests.send(request).await.map_err(|_| CommandError::Stopped)?;
+        answer.await.map_err(|_| CommandError::Stopped)?
+    }
+}
+
+/// Collects requests and has them carried out.
+pub(crate) struct CommandLoop {
+    writer: BatchWriter,
+    requests: mpsc::Receiver<Request>,
+    bounds: Bounds,
+}
+
+impl CommandLoop {
+    pub(crate) async fn run(self) {
+        let Self { writer, mut requests, bounds } = self;
+        let writer = &writer;
+        let (mut waiting, mut in_flight) = (Waiting::default(), FuturesUnordered::new());
+        let mut is_open = true;
+        loop {
+            while let Some(batch) = waiting.next(bounds, writer.refused_runs(), writer.now()) {
+                in_flight.push(async move {
+                    let Batch { kind, runs, requests } = batch;
+                    (kind, runs, writer.carry_out(requests).await)
+                });
+            }
+            tokio::select! {
+                biased;
+                Some((kind, runs, again)) = in_flight.next() => waiting.release(kind, &runs, again),
+                count = requests.recv_many(&mut waiting.requests, bounds.batch), if is_open && waiting.has_capacity(bounds.batch) => {
+                    is_open = count > 0;
+                }
+                else => break,
+            }
+            // A batch includes all that has arrived by the time it begins.
+            while waiting.has_capacity(bounds.batch)
+                && let Ok(request) = requests.try_recv()
+            {
+                waiting.requests.push(request);
+            }
+        }
+        writer.finish().await;
+    }
+}

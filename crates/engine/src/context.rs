@@ -1,0 +1,189 @@
+//! The lower layer of the engine: the ports and the components that the API and all loops use. It knows neither of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use podium_domain::budget::Shortage;
+use podium_domain::ids::RunId;
+use podium_domain::pool::Pool;
+use podium_domain::run::Run;
+use podium_domain::time::Timestamp;
+use podium_ports::clock::Skew;
+use podium_ports::store::{Commit, Created, StoreError};
+use tokio_util::task::TaskTracker;
+
+use crate::claims::leases::Holds;
+use crate::commit::{
+    Bounds, Commands, Gathering, RunCache, RunCacheBounds, UnreadableRuns, WriterParts, serve_batches,
+};
+use crate::lanes::publisher::Publisher;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::parts::Parts;
+use crate::upkeep::supervision::Supervision;
+
+/// Interval between checks whether the wall clock is right again.
+const CLOCK_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Most runs that are loaded together: each may have some MB, and a whole batch is in memory.
+const LOADS_MAX: usize = 16;
+
+/// The components that the API and the loops share. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    options: Options,
+    publisher: Publisher,
+    leases: Holds,
+    run_cache: RunCache,
+    commands: Commands,
+    creations: Gathering<Commit, Created>,
+    charged_creations: Gathering<Commit, Result<Created, Shortage>>,
+    loads: Gathering<RunId, Option<Run>>,
+    unreadable: UnreadableRuns,
+    metrics: Metrics,
+    /// Work that no caller waits for.
+    background: TaskTracker,
+    /// Whether the process takes tasks from lanes.
+    takes_tasks: AtomicBool,
+}
+
+impl Context {
+    /// Builds the components. Commands, creations and loads get tasks of their own under `supervision`; they end with the last handle.
+    /// Must be called inside a tokio runtime, after the process' meter is set.
+    pub(crate) fn new(parts: Parts, options: Options, supervision: &Supervision) -> Self {
+        let metrics = Metrics::new(&parts.pool);
+        let unreadable = UnreadableRuns::new(parts.clone(), metrics.clone());
+        let publisher = Publisher::new(parts.clone(), unreadable.clone(), metrics.clone());
+        let leases = Holds::new(parts.ids.process_id());
+        let run_cache = RunCache::new(RunCacheBounds {
+            runs_max: options.run_cache_runs_max,
+            bytes_max: options.run_cache_bytes_max,
+        });
+        let bounds = Bounds {
+            batch: options.batch_commands_max,
+            batches: options.batches_max,
+            waiting: options.waiting_commands_max,
+        };
+        let writer = WriterParts {
+            parts: parts.clone(),
+            publisher: publisher.clone(),
+            leases: leases.clone(),
+            run_cache: run_cache.clone(),
+            unreadable: unreadable.clone(),
+            metrics: metrics.clone(),
+        };
+        let (commands, command_loop) = Commands::new(writer, bounds);
+        let (creations, to_create) = Gathering::new(bounds);
+        let (charged_creations, to_charge) = Gathering::new(bounds);
+        let (loads, to_load) = Gathering::new(Bounds { batch: LOADS_MAX, ..bounds });
+        let (tasks, store) = (TaskTracker::new(), || Arc::clone(&parts.store));
+        let create = serve_batches(to_create, store(), |store, runs| store.create(runs));
+        let charge = serve_batches(to_charge, store(), |store, runs| store.create_charged(runs));
+        let load = serve_batches(to_load, store(), |store, ids| store.load(ids));
+        tasks.spawn(supervision.clone().of("command", command_loop.run()));
+        tasks.spawn(supervision.clone().of("creation", create));
+        tasks.spawn(supervision.clone().of("charged creation", charge));
+        tasks.spawn(supervision.clone().of("load", load));
+        let shared = Shared {
+            parts,
+            options,
+            publisher,
+            leases,
+            run_cache,
+            commands,
+            creations,
+            charged_creations,
+            loads,
+            unreadable,
+            metrics,
+            background: TaskTracker::new(),
+            takes_tasks: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.shared.parts
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.shared.parts.pool
+    }
+
+    pub(crate) fn publisher(&self) -> &Publisher {
+        &self.shared.publisher
+    }
+
+    pub(crate) fn leases(&self) -> &Holds {
+        &self.shared.leases
+    }
+
+    pub(crate) fn run_cache(&self) -> &RunCache {
+        &self.shared.run_cache
+    }
+
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.shared.commands
+    }
+
+    pub(crate) fn creations(&self) -> &Gathering<Commit, Created> {
+        &self.shared.creations
+    }
+
+    pub(crate) fn charged_creations(&self) -> &Gathering<Commit, Result<Created, Shortage>> {
+        &self.shared.charged_creations
+    }
+
+    pub(crate) fn unreadable(&self) -> &UnreadableRuns {
+        &self.shared.unreadable
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub(crate) fn background(&self) -> &TaskTracker {
+        &self.shared.background
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.parts.clock.now()
+    }
+
+    /// Loads a run as it is stored.
+    pub(crate) async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
+        self.shared.loads.ask(id).await
+    }
+
+    /// Whether the process takes tasks from lanes. Then it caches the runs that it accepts, as it may soon work on them.
+    pub(crate) fn takes_tasks(&self) -> bool {
+        self.shared.takes_tasks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_takes_tasks(&self, takes_tasks: bool) {
+        self.shared.takes_tasks.store(takes_tasks, Ordering::Relaxed);
+    }
+
+    /// The time after a claim in which a call for its step may still be in flight.
+    pub(crate) fn longest_call(&self) -> Duration {
+        let longest = self.pool().workers().iter().map(|worker| worker.limits.call_ms_max).max();
+        Duration::from_millis(longest.unwrap_or_default()) + self.options().report_margin
+    }
+
+    /// Waits while the machine's wall clock deviates too far from the clock of the runs. The process takes no work meanwhile.
+    pub(crate) async fn clock_is_right(&self) {
+        let clock = &self.parts().clock;
+        while clock.skew().is_some_and(Skew::is_excessive) {
+            clock.sleep(CLOCK_CHECK_EVERY).await;
+        }
+    }
+}

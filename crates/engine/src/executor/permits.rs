@@ -1,0 +1,169 @@
+//! Permits for calls: of the step's own worker, or of a fallback if that worker is unavailable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use podium_domain::policy::FALLBACKS_MAX;
+use podium_domain::pool::Worker;
+use podium_domain::run::{Command, Run, TaskRef, TaskState};
+use podium_ports::limiter::{CallWish, Grant, Limiter, Patience, Permit, Why};
+use tracing::warn;
+
+use super::fallback;
+use super::step_call::{Permitted, StepCall};
+use crate::context::Context;
+use crate::token_estimates::call_tokens;
+
+/// Asks the limiter for permits. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Permits {
+    context: Context,
+    limiter: Arc<dyn Limiter>,
+}
+
+/// The limiter grants no permit now.
+pub(super) struct NoCapacity {
+    /// The reason; `None` if the limiter failed.
+    why: Option<Why>,
+    /// When to ask again.
+    after: Duration,
+}
+
+/// Why a step does not wait for its worker.
+pub(super) struct Unavailable {
+    /// For readers of the run.
+    message: String,
+    /// When to ask again if no fallback has capacity sooner.
+    after: Duration,
+}
+
+/// How a step may be called.
+pub(super) struct Placed {
+    pub(super) permitted: Permitted,
+    /// The command that the claim follows, if a fallback replaces the step's worker.
+    pub(super) first: Option<Command>,
+}
+
+/// Why a step cannot be called now.
+pub(super) enum Unplaced {
+    /// It may be possible later.
+    Later(Duration),
+    /// No worker takes the request. The message says why.
+    Never(String),
+}
+
+impl Permits {
+    pub(super) fn new(context: Context, limiter: Arc<dyn Limiter>) -> Self {
+        Self { context, limiter }
+    }
+
+    /// A permit for one call.
+    pub(super) async fn acquire(
+        &self,
+        call: &StepCall,
+        patience: Patience,
+    ) -> Result<Box<dyn Permit>, NoCapacity> {
+        let (spec, worker) = (call.run.spec(), &call.worker);
+        let wish = CallWish {
+            worker,
+            tenant: &spec.tenant,
+            tier: spec.policy.tier,
+            run: call.run.id(),
+            task: call.task(),
+            estimate: call_tokens(&call.request),
+            patience,
+        };
+        let permit = match self.limiter.acquire(&wish).await {
+            Ok(Grant::Permit(permit)) => Ok(permit),
+            Ok(Grant::AskAgain { after, why }) => Err(NoCapacity { why: Some(why), after }),
+            Err(error) => {
+                warn!(worker = %worker.id, error = &error as &dyn std::error::Error, "the limiter failed");
+                Err(NoCapacity { why: None, after: self.context.options().retry_pause })
+            }
+        };
+        self.context.metrics().asked(&worker.id, permit.as_ref().map(drop).map_err(|refused| refused.why));
+        permit
+    }
+
+    /// A permit for the step's worker, or, if that one is unavailable, for the first fallback that grants one.
+    pub(super) async fn place(&self, call: StepCall) -> Result<Placed, Unplaced> {
+        if !fallback::fits(&call.worker, &call.request) {
+            let has_fallback = call.run.can_fall_back(call.task())
+                && fallback::candidates(self.context.pool(), &call).next().is_some();
+            let message = fallback::too_long(&call);
+            if !has_fallback {
+                return Err(Unplaced::Never(message));
+            }
+            return self
+                .place_elsewhere(call, Unavailable { message, after: self.context.options().retry_pause })
+                .await;
+        }
+        match self.acquire(&call, Patience::Waits).await {
+            Ok(permit) => Ok(self.placed(Permitted { call, permit }, None)),
+            Err(NoCapacity { why, after }) => match why.and_then(|why| self.unavailable(&call, why, after)) {
+                Some(unavailable) => self.place_elsewhere(call, unavailable).await,
+                None => Err(Unplaced::Later(after)),
+            },
+        }
+    }
+
+    /// Whether waiting for the worker is useless: its calls fail, or its vendor asked to back off beyond the run's deadline.
+    fn unavailable(&self, call: &StepCall, why: Why, after: Duration) -> Option<Unavailable> {
+        let id = &call.worker.id;
+        let message = match why {
+            Why::Broken => format!("the circuit breaker of worker `{id}` is open"),
+            Why::Blocked if self.context.now().after(after) >= call.run.spec().deadline_at => {
+                format!("the vendor of worker `{id}` asked to back off beyond the deadline of the run")
+            }
+            Why::Blocked | Why::Busy | Why::Rate | Why::Away => return None,
+        };
+        Some(Unavailable { message, after })
+    }
+
+    /// Asks for a permit of a fallback. If none has capacity now, the step stays with its worker, and all are asked again as soon as
+    /// the first of them may have capacity: nothing was committed, and the message waits until the deadline.
+    ///
+    /// The step waits in line at the first fallback only, and only after all others have refused it. Calls of others leave capacity
+    /// for a step wherever it waits in line, also after it got a permit elsewhere.
+    ///
+    /// The step moves only to a worker that grants a permit, because moving from one open breaker to another helps nobody. If the
+    /// limiter itself is unreachable, no worker is better than another.
+    async fn place_elsewhere(&self, call: StepCall, unavailable: Unavailable) -> Result<Placed, Unplaced> {
+        let Unavailable { message, after: mut soonest } = unavailable;
+        if !call.run.can_fall_back(call.task()) {
+            return Err(Unplaced::Later(soonest));
+        }
+        let now = self.context.now();
+        let others: Vec<&Worker> = fallback::candidates(self.context.pool(), &call)
+            .filter(|other| other.prices.is_valid_at(now))
+            .take(FALLBACKS_MAX)
+            .collect();
+        let passing = others.iter().filter(|_| others.len() > 1).map(|other| (*other, Patience::Leaves));
+        for (other, patience) in passing.chain(others.first().map(|first| (*first, Patience::Waits))) {
+            let Some(other) = StepCall::new(&call.run, call.step, other) else { continue };
+            match self.acquire(&other, patience).await {
+                Ok(permit) => {
+                    let (from, worker) = (call.worker.id.clone(), other.worker.id.clone());
+                    let first = Command::FallBack { step: call.step, from, worker, message };
+                    return Ok(self.placed(Permitted { call: other, permit }, Some(first)));
+                }
+                Err(NoCapacity { why: Some(Why::Away) | None, after }) => return Err(Unplaced::Later(after)),
+                Err(NoCapacity { after, .. }) => soonest = soonest.min(after),
+            }
+        }
+        Err(Unplaced::Later(soonest))
+    }
+
+    fn placed(&self, permitted: Permitted, first: Option<Command>) -> Placed {
+        let StepCall { run, step, .. } = &permitted.call;
+        self.note_wait(run, (*step).into());
+        Placed { permitted, first }
+    }
+
+    /// Measures how long a step was ready before it got its permit.
+    fn note_wait(&self, run: &Run, task: TaskRef) {
+        if let Some(TaskState::Ready { not_before }) = run.task(task).map(|task| &task.state) {
+            self.context.metrics().waited(run.spec().policy.tier, self.context.now().since(*not_before));
+        }
+    }
+}

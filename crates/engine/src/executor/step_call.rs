@@ -1,0 +1,92 @@
+//! The call of a step: which worker gets which request.
+
+use std::sync::Arc;
+
+use podium_domain::answer::AnswerForm;
+use podium_domain::ids::ClaimId;
+use podium_domain::money::Cost;
+use podium_domain::pool::Worker;
+use podium_domain::prices::PriceList;
+use podium_domain::prompt;
+use podium_domain::run::{Run, StepRef, TaskRef};
+use podium_domain::sampling::Sampling;
+use podium_domain::time::Timestamp;
+use podium_ports::limiter::{Outcome, Permit, Settlement};
+use podium_ports::vendor::ChatRequest;
+
+use crate::claims::claim::Claimed;
+use crate::lanes::slots::Slot;
+use crate::token_estimates::prompt_tokens;
+
+/// A step with the worker to call and the request for it.
+pub(super) struct StepCall {
+    /// The run that the request is built from.
+    pub(super) run: Arc<Run>,
+    pub(super) step: StepRef,
+    pub(super) worker: Worker,
+    pub(super) request: ChatRequest,
+}
+
+impl StepCall {
+    /// The call of `worker` for a step; `None` if an output that the step sees is missing.
+    pub(super) fn new(run: &Arc<Run>, step: StepRef, worker: &Worker) -> Option<Self> {
+        let request = request(run, step, worker)?;
+        Some(Self { run: Arc::clone(run), step, worker: worker.clone(), request })
+    }
+
+    pub(super) fn task(&self) -> TaskRef {
+        self.step.into()
+    }
+
+    /// The most that the call is expected to cost if it begins at `at`: a generous count of its prompt, and every token that it may
+    /// write.
+    pub(super) fn cost_max(&self, at: Timestamp) -> Cost {
+        let prompt_tokens = prompt_tokens(&self.request).saturating_mul(2);
+        self.worker.prices.at(at).most_cost(prompt_tokens, self.request.output_tokens_max.into())
+    }
+
+    /// The prices of an attempt: those that were valid when it began.
+    pub(super) fn prices(&self, claim: ClaimId) -> &PriceList {
+        let attempt = self.run.task(self.task()).and_then(|task| task.attempt(claim));
+        attempt.map_or(self.worker.prices.latest(), |attempt| self.worker.prices.at(attempt.started_at))
+    }
+}
+
+/// A call with its permit.
+pub(super) struct Permitted {
+    pub(super) call: StepCall,
+    pub(super) permit: Box<dyn Permit>,
+}
+
+/// A claimed step with a permit for its call, in a slot.
+pub(crate) struct Taken {
+    pub(super) claimed: Claimed,
+    pub(super) step: StepRef,
+    pub(super) worker: Worker,
+    pub(super) permit: Box<dyn Permit>,
+    pub(super) slot: Slot,
+}
+
+/// Returns a permit whose call was not made.
+pub(super) fn return_permit(permit: Box<dyn Permit>) {
+    permit.settle(Settlement::of(Outcome::NotSent));
+}
+
+fn request(run: &Run, StepRef { round, step }: StepRef, worker: &Worker) -> Option<ChatRequest> {
+    let spec = run.spec();
+    let is_final = run.is_final_step(round, step);
+    let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
+    let stops = if is_final { spec.stops.as_slice() } else { &[] };
+    let messages = prompt::for_worker(run, round, step)?;
+    let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
+    Some(ChatRequest {
+        temperature,
+        top_p,
+        seed,
+        stops: stops.to_vec(),
+        answer,
+        effort: worker.takes_effort().then_some(spec.policy.effort),
+        ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
+    })
+}

@@ -1,0 +1,161 @@
+//! The loop of a lane, which planners and executors share: it fetches as many messages as slots are free, has each task claimed
+//! and worked on, and answers each message once.
+
+use std::time::Duration;
+
+use podium_domain::ids::RunId;
+use podium_ports::queue::{Delivery, Lane};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::slots::{Slot, Slots};
+use crate::claims::settle::{Settle, TROUBLE_PAUSE};
+use crate::commit::HeldMessage;
+use crate::context::Context;
+
+/// How long a message for an unreadable run is put back, so that a process that can read the run gets it.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
+/// How often such a message is put back. Then it is dropped, so that it does not fill the lane. The sweeper of a process that can read
+/// the run publishes the task again.
+const UNREADABLE_DELIVERIES_MAX: u32 = 4;
+
+/// A message that a lane's loop has fetched and not answered yet.
+pub(crate) struct Incoming {
+    pub(crate) run: RunId,
+    pub(crate) message: HeldMessage,
+    /// Orders to hand the work back.
+    pub(crate) abandon: CancellationToken,
+}
+
+/// The work on the tasks of a lane.
+pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
+    /// A claimed task with all that the work on it needs.
+    type Task: Send;
+
+    /// Claims the task of a message, to be worked on in `slot`. The error says how to answer the message.
+    fn take(
+        &self,
+        incoming: &Incoming,
+        slot: Slot,
+    ) -> impl Future<Output = Result<Self::Task, Settle>> + Send;
+
+    /// Works on a claimed task and records the outcome. Returns another task if one was claimed in the same commit. If `abandon` is
+    /// cancelled, it hands the work back.
+    fn carry_out(
+        &self,
+        task: Self::Task,
+        acked: &Acked,
+        abandon: &CancellationToken,
+    ) -> impl Future<Output = Option<Self::Task>> + Send;
+}
+
+/// Whether the queue has confirmed that the message of a claimed task is gone.
+#[derive(Default)]
+pub(crate) struct Acked(CancellationToken);
+
+impl Acked {
+    /// Waits for the confirmation, or until none can come any more. A commit that may make the task ready again comes after this,
+    /// because the queue refuses a new message of the task before.
+    pub(crate) async fn settled(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// A lane and how it is served.
+pub(crate) struct Service<W> {
+    pub(crate) context: Context,
+    pub(crate) lane: Lane,
+    pub(crate) slots: Slots,
+    pub(crate) work: W,
+    /// Ends the loop; work in flight is finished.
+    pub(crate) stop: CancellationToken,
+    /// Orders to hand work in flight back.
+    pub(crate) abandon: CancellationToken,
+}
+
+impl<W: LaneWork> Service<W> {
+    /// Serves the lane until `stop`, then waits for the work in flight.
+    pub(crate) async fn serve_lane(self) {
+        let mut in_flight = JoinSet::new();
+        // A cancelled fetch gives its messages back.
+        let stop = self.stop.clone();
+        while let Some(fetched) = stop.run_until_cancelled(self.fetch()).await {
+            while in_flight.try_join_next().is_some() {}
+            let Some(Fetched { first, deliveries }) = fetched else { break };
+            let mut first = Some(first);
+            for delivery in deliveries {
+                let (work, abandon) = (self.work.clone(), self.abandon.clone());
+                match first.take().or_else(|| self.slots.try_take(&self.lane)) {
+                    Some(slot) => drop(in_flight.spawn(handle(work, delivery, slot, abandon))),
+                    // A chained step took the slot meanwhile: the message is for another process.
+                    None => drop(in_flight.spawn(answer(delivery, Settle::Nak(Duration::ZERO)))),
+                }
+            }
+        }
+        while in_flight.join_next().await.is_some() {}
+    }
+
+    /// Waits for a free slot and fetches at most as many messages as slots are free. `None` if the lane is not served.
+    async fn fetch(&self) -> Option<Fetched> {
+        let Self { context, lane, slots, .. } = self;
+        loop {
+            context.clock_is_right().await;
+            let first = slots.take(lane).await?;
+            let wanted = 1 + slots.free(lane);
+            match context.parts().queue.fetch(lane, wanted, context.options().fetch_wait).await {
+                Ok(deliveries) => {
+                    context.metrics().lanes().fetched(lane, deliveries.len(), 1 + slots.free(lane));
+                    return Some(Fetched { first, deliveries });
+                }
+                Err(error) => {
+                    warn!(%lane, error = &error as &dyn std::error::Error, "could not fetch messages");
+                    context.parts().clock.sleep(TROUBLE_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Messages, and the slot for the first of them.
+struct Fetched {
+    first: Slot,
+    deliveries: Vec<Delivery>,
+}
+
+async fn handle<W: LaneWork>(work: W, delivery: Delivery, slot: Slot, abandon: CancellationToken) {
+    let message = HeldMessage { task: delivery.message().task, lane: slot.lane.clone() };
+    let incoming = Incoming { run: delivery.message().run, message, abandon };
+    let task = match work.take(&incoming, slot).await {
+        Ok(task) => task,
+        Err(settle) => return answer(delivery, settle).await,
+    };
+    // From the claim on, the lease in the store brings the task back. So the queue holds messages of waiting tasks only.
+    let acked = Acked::default();
+    let ack = async {
+        answer(delivery, Settle::Ack).await;
+        acked.0.cancel();
+    };
+    // The task, then those that are claimed together with results.
+    let carry_out = async {
+        let mut next = Some(task);
+        while let Some(task) = next {
+            next = work.carry_out(task, &acked, &incoming.abandon).await;
+        }
+    };
+    tokio::join!(ack, carry_out);
+}
+
+async fn answer(delivery: Delivery, settle: Settle) {
+    let run = delivery.message().run;
+    let answered = match settle {
+        Settle::Nak(delay) => delivery.nak(delay).await,
+        Settle::Unreadable if delivery.deliveries() < UNREADABLE_DELIVERIES_MAX => {
+            delivery.nak(UNREADABLE_PAUSE).await
+        }
+        Settle::Ack | Settle::Unreadable => delivery.ack().await,
+    };
+    if let Err(error) = answered {
+        debug!(%run, error = &error as &dyn std::error::Error, "a message was not answered");
+    }
+}

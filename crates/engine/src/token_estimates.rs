@@ -1,0 +1,69 @@
+//! Tokens of requests, estimated from their bytes where no vendor has counted them.
+
+use podium_domain::content::IMAGE_TOKENS;
+use podium_domain::conversation::Message;
+use podium_domain::usage::Usage;
+use podium_ports::limiter::TokenEstimate;
+use podium_ports::vendor::{AnswerForm, ChatRequest};
+
+/// Bytes of a token. English text has about four.
+const BYTES_PER_TOKEN: u64 = 4;
+/// Tokens that vendors may add to a prompt or a completion.
+const TOKENS_SLACK: u64 = 4096;
+/// Most tokens of an image, at any vendor and in any resolution.
+const IMAGE_TOKENS_MAX: u64 = 20_000;
+
+/// Tokens of a text of that many bytes.
+pub(crate) fn text_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Tokens of messages: their texts and their images.
+pub(crate) fn message_tokens(messages: &[Message]) -> u64 {
+    text_tokens(text_bytes(messages)) + image_count(messages) * IMAGE_TOKENS
+}
+
+/// Tokens of a prompt: its messages, and the schema of the response format, which vendors prepend.
+pub(crate) fn prompt_tokens(request: &ChatRequest) -> u64 {
+    text_tokens(prompt_bytes(request)) + image_count(&request.messages) * IMAGE_TOKENS
+}
+
+/// The tokens that a call may take of its worker's limits.
+pub(crate) fn call_tokens(request: &ChatRequest) -> TokenEstimate {
+    TokenEstimate { input: prompt_tokens(request), output_max: request.output_tokens_max.into() }
+}
+
+/// The usage, bounded by what the request can have used: two prompt tokens for each byte, [`IMAGE_TOKENS_MAX`] for each image, twice
+/// the limit of output tokens, and [`TOKENS_SLACK`] more of each. Parts of a sum are at most the sum.
+pub(crate) fn bounded(usage: Usage, request: &ChatRequest) -> Usage {
+    let images = image_count(&request.messages) * IMAGE_TOKENS_MAX;
+    let prompt_max = prompt_bytes(request) as u64 * 2 + images + TOKENS_SLACK;
+    let completion_max = u64::from(request.output_tokens_max) * 2 + TOKENS_SLACK;
+    let prompt_tokens = usage.prompt_tokens.min(prompt_max);
+    let completion_tokens = usage.completion_tokens.min(completion_max);
+    let cached_tokens = usage.cached_tokens.min(prompt_tokens);
+    Usage {
+        prompt_tokens,
+        cached_tokens,
+        cache_write_tokens: usage.cache_write_tokens.min(prompt_tokens - cached_tokens),
+        completion_tokens,
+        reasoning_tokens: usage.reasoning_tokens.min(completion_tokens),
+    }
+}
+
+/// Bytes of a prompt without its images.
+fn prompt_bytes(request: &ChatRequest) -> usize {
+    let schema = match &request.answer {
+        AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
+        AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => 0,
+    };
+    text_bytes(&request.messages) + schema
+}
+
+fn text_bytes(messages: &[Message]) -> usize {
+    messages.iter().map(Message::text_bytes).sum()
+}
+
+fn image_count(messages: &[Message]) -> u64 {
+    messages.iter().map(|message| message.image_count() as u64).sum()
+}
