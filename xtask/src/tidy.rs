@@ -10,6 +10,7 @@ mod manifests;
 mod markdown;
 mod migrations;
 mod names;
+mod parameters;
 mod passages;
 mod paths;
 mod prose;
@@ -111,6 +112,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
     findings.extend(markdown::check(tree));
     findings.extend(migrations::check(tree));
     findings.extend(names::check(tree));
+    findings.extend(parameters::check(tree));
     findings.extend(paths::check(tree));
     findings.extend(prose::check(tree));
     findings.extend(sources::check(tree));
