@@ -80,7 +80,7 @@ impl Prepared {
         }
     }
 
-    /// What a process knows of the conductor that does not load or call its model.
+    /// The profile for a process that does not load or call the model.
     pub(super) fn profile(self) -> ConductorProfile {
         match self {
             Self::Plain { conductor, .. } => ConductorProfile::of(conductor),
