@@ -196,6 +196,23 @@ impl Cluster {
         std::fs::write(&self.pool, pool.to_string()).context("writing the pool")
     }
 
+    /// Executes statements in the database as its superuser.
+    pub async fn execute(&self, statements: &str) -> Result<()> {
+        let (_, name) = self.database.rsplit_once('/').context("the address names no database")?;
+        self.postgres.execute(name, statements).await.map(drop)
+    }
+
+    /// The user of the processes in the database.
+    pub fn database_user(&self) -> Option<&str> {
+        Some(self.database.strip_prefix("postgres://")?.split_once('@')?.0)
+    }
+
+    /// The address of the database for another user, or through a proxy.
+    pub fn database_url(&self, user: &str, address: SocketAddr) -> String {
+        let name = self.database.rsplit('/').next().unwrap_or_default();
+        format!("postgres://{user}@{address}/{name}")
+    }
+
     /// Sets the binary of all processes from their next start on. Its `main` must be [`dispatch`].
     pub fn set_binary(&mut self, binary: &Path) -> Result<()> {
         let folder = tempfile::Builder::new().tempdir_in(self.files.path())?.keep();

@@ -33,6 +33,23 @@ const CLOCK_OFF_S: std::ops::RangeInclusive<i64> = -600..=600;
 const CLOCK_OFF: Duration = Duration::from_secs(6);
 /// The delay of each answer of a slow Postgres.
 const POSTGRES_DELAY: Duration = Duration::from_millis(50);
+/// How long two processes cannot read a third of the runs.
+const UNREADABLE: Duration = Duration::from_secs(6);
+/// The user to whom Postgres shows only the first events of every third run. Its processes see that there are more, and cannot read
+/// the run, as if a newer version had written them.
+const PREVIOUS: &str = "previous";
+const HIDE: &str = "CREATE ROLE previous LOGIN;
+    GRANT ALL ON SCHEMA public TO previous;
+    GRANT ALL ON ALL TABLES IN SCHEMA public TO previous;
+    ALTER TABLE run_events ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY readable ON run_events FOR SELECT TO previous
+        USING (first_sequence = 1 OR get_byte(uuid_send(run_id), 15) % 3 > 0);
+    CREATE POLICY writable ON run_events FOR INSERT TO previous WITH CHECK (true);";
+const SHOW: &str = "DROP POLICY readable ON run_events;
+    DROP POLICY writable ON run_events;
+    ALTER TABLE run_events DISABLE ROW LEVEL SECURITY;
+    DROP OWNED BY previous;
+    DROP ROLE previous;";
 /// How long the workers reject calls.
 const REFUSING: Duration = Duration::from_secs(6);
 
@@ -56,13 +73,14 @@ pub(crate) enum Kind {
     ExecutorHalfOpen,
     VendorRefuses,
     PoolChanged,
+    RunsUnreadable,
     ClockOff,
     NatsDiskFull,
     PostgresDiskFull,
 }
 
 impl Kind {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::GatewayKilled,
         Self::PlannerKilled,
         Self::ExecutorKilled,
@@ -80,6 +98,7 @@ impl Kind {
         Self::ExecutorHalfOpen,
         Self::VendorRefuses,
         Self::PoolChanged,
+        Self::RunsUnreadable,
         Self::ClockOff,
         Self::NatsDiskFull,
         Self::PostgresDiskFull,
@@ -114,6 +133,7 @@ impl Kind {
             Self::ExecutorHalfOpen => "executors half open to Postgres",
             Self::VendorRefuses => "a third of calls 429, a third 500",
             Self::PoolChanged => "another pool file, rolled out",
+            Self::RunsUnreadable => "runs unreadable to two processes",
             Self::ClockOff => "a process with a wrong clock",
             Self::NatsDiskFull => "NATS' disk full",
             Self::PostgresDiskFull => "Postgres' disk full",
@@ -274,6 +294,7 @@ impl Troubles {
             Kind::ExecutorHalfOpen => self.hold_executors().await?,
             Kind::VendorRefuses => self.refuse_calls().await?,
             Kind::PoolChanged => self.change_pool().await?,
+            Kind::RunsUnreadable => self.hide_runs().await?,
             Kind::ClockOff => self.set_a_clock_off().await?,
             Kind::NatsDiskFull => self.fill_disk_of_nats().await?,
             Kind::PostgresDiskFull => self.fill_disk_of_postgres().await?,
@@ -320,6 +341,31 @@ impl Troubles {
         let Cluster { executors, planners, gateways, .. } = &mut self.cluster;
         for service in executors.iter_mut().chain(planners).chain(gateways) {
             end_well(service).await?;
+            service.start_again().await?;
+        }
+        Ok(())
+    }
+
+    /// Restarts one of two planners and one of three executors as [`PREVIOUS`], and after a while as they were.
+    async fn hide_runs(&mut self) -> Result<()> {
+        let user = self.cluster.database_user().context("the database's address has no user")?.to_owned();
+        self.cluster.execute(HIDE).await?;
+        self.start_two_as(PREVIOUS).await?;
+        crate::pause(UNREADABLE).await;
+        let log = self.cluster.executors.first().map(Service::log).unwrap_or_default();
+        anyhow::ensure!(log.contains("a run cannot be read"), "the executor could read every run");
+        self.start_two_as(&user).await?;
+        self.cluster.execute(SHOW).await
+    }
+
+    async fn start_two_as(&mut self, user: &str) -> Result<()> {
+        let urls = [self.proxies()?.planners.address(), self.proxies()?.executors.address()]
+            .map(|address| self.cluster.database_url(user, address));
+        let Cluster { planners, executors, .. } = &mut self.cluster;
+        for (service, url) in planners.iter_mut().take(1).chain(executors.iter_mut().take(1)).zip(urls) {
+            end_well(service).await?;
+            // Of two settings of one key the later one holds.
+            service.add_arguments(["--set".to_owned(), format!("postgres={url}")]);
             service.start_again().await?;
         }
         Ok(())
