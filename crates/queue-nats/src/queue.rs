@@ -210,31 +210,32 @@ impl Shared {
                 self.lanes.forget_stream(lane, connection);
                 return Err(error);
             }
-            self.redeliver_acked(lane).await?;
+            self.recreate_if_ahead(lane).await?;
             self.lanes.note_consumer(lane, connection);
         }
         Ok(connection)
     }
 
-    /// Recreates a consumer whose stream has messages that it knows as acked. After a crash or on a full disk, a server may have
-    /// stored an ack and not the removal of the message. It never delivers such messages, and they take the capacity of others.
-    async fn redeliver_acked(&self, lane: &Lane) -> Result<(), NatsError> {
-        let Some(oldest) = self.acked_message(lane).await? else { return Ok(()) };
+    /// Recreates a consumer that is ahead of its stream. After a crash or on a full disk, a server may have stored what was
+    /// delivered and acked, and not the messages or their removal. Then it delivers neither the messages that are back nor new ones
+    /// with used numbers, and they take the capacity of others.
+    async fn recreate_if_ahead(&self, lane: &Lane) -> Result<(), NatsError> {
+        let Some(oldest) = self.ahead_of(lane).await? else { return Ok(()) };
         sleep(REMOVAL_MAX).await;
-        if self.acked_message(lane).await? == Some(oldest) {
-            warn!(%lane, "acked messages are in the lane again; making its consumer anew");
+        if self.ahead_of(lane).await? == Some(oldest) {
+            warn!(%lane, "a consumer is ahead of its messages; making it anew");
             self.api.remove_consumer(lane).await?;
             self.api.ensure_consumer(lane).await?;
         }
         Ok(())
     }
 
-    /// The stream's oldest message, if it is acked.
-    async fn acked_message(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
+    /// Number of the stream's oldest message, or of its next one, if the consumer is ahead of the stream.
+    async fn ahead_of(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
         // In this order: what is acked by the first answer is usually removed by the second.
         let Some(consumer) = self.api.consumer_info(lane).await? else { return Ok(None) };
-        let state = self.api.state(lane).await?;
-        Ok((state.messages > 0 && state.first_seq <= consumer.acked_up_to()).then_some(state.first_seq))
+        let stream = self.api.state(lane).await?;
+        Ok(consumer.is_ahead_of(stream).then_some(stream.first_seq))
     }
 
     /// Recreates a consumer that has lost track of the stream: the stream has messages, but for some seconds the consumer

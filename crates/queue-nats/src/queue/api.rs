@@ -59,11 +59,14 @@ pub(super) struct ConsumerInfo {
     num_pending: usize,
     num_ack_pending: usize,
     #[serde(default)]
-    ack_floor: AckFloor,
+    delivered: Sequence,
+    /// All messages up to it are acked.
+    #[serde(default)]
+    ack_floor: Sequence,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct AckFloor {
+struct Sequence {
     stream_seq: u64,
 }
 
@@ -73,9 +76,11 @@ impl ConsumerInfo {
         self.num_pending.saturating_add(self.num_ack_pending)
     }
 
-    /// Sequence number up to which all messages are acked.
-    pub(super) const fn acked_up_to(self) -> u64 {
-        self.ack_floor.stream_seq
+    /// Whether it knows of more than its stream, described after it: of messages that were never stored, or of the acks of messages
+    /// that are still there.
+    pub(super) const fn is_ahead_of(self, stream: StreamState) -> bool {
+        stream.last_seq < self.delivered.stream_seq
+            || stream.messages > 0 && stream.first_seq <= self.ack_floor.stream_seq
     }
 }
 
@@ -102,6 +107,8 @@ pub(super) struct StreamState {
     /// Sequence number of the oldest message.
     #[serde(default)]
     pub(super) first_seq: u64,
+    #[serde(default)]
+    pub(super) last_seq: u64,
 }
 
 impl Api {

@@ -215,25 +215,39 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The server has stored the acks, but its disk was too full to store that the messages are removed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
-    const MESSAGES: u16 = 4;
+/// A lane of four messages, which are acked, after a crash of its server that lost the latest changes of the messages' files but not
+/// the acks.
+struct Crashed {
+    _server: Nats,
+    queue: NatsQueue,
+    messages: Vec<TaskMessage>,
+}
+
+const ACKED: u16 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// That the messages were removed.
+    Removals,
+    /// That there were any messages.
+    Messages,
+}
+
+async fn after_a_crash(lost: Lost) -> Crashed {
     let mut server = Nats::start().await.unwrap();
     let wedged_after = Duration::from_mins(10);
-    let options =
-        QueueOptions { lane_messages_max: MESSAGES.into(), wedged_after, ..QueueOptions::default() };
+    let options = QueueOptions { lane_messages_max: ACKED.into(), wedged_after, ..QueueOptions::default() };
     let queue = a_queue(&server, options).await;
-    let (js, messages) = (js(&server).await, messages(MESSAGES + 1));
-    for message in &messages[..MESSAGES.into()] {
+    let (js, messages) = (js(&server).await, messages(ACKED + 1));
+    for message in &messages[..ACKED.into()] {
         queue.publish(&LANE, *message).await.unwrap();
     }
     let (folder, backup) = (server.stream_folder(STREAM), tempfile::tempdir().unwrap());
     let bytes = js.get_stream(STREAM).await.unwrap().cached_info().state.bytes;
     until(async || (size(&folder.join("msgs")) >= bytes).then_some(())).await;
     copy(&folder.join("msgs"), backup.path());
-    let delivered = queue.fetch(&LANE, MESSAGES.into(), INSTANT).await.unwrap();
-    assert_eq!(delivered.len(), usize::from(MESSAGES));
+    let delivered = queue.fetch(&LANE, ACKED.into(), INSTANT).await.unwrap();
+    assert_eq!(delivered.len(), usize::from(ACKED));
     for delivery in delivered {
         delivery.ack().await.unwrap();
     }
@@ -242,14 +256,30 @@ async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
     until(async || (std::fs::metadata(&consumer).ok()?.modified().ok()? > acked_at).then_some(())).await;
     server.kill().await;
     std::fs::remove_dir_all(folder.join("msgs")).unwrap();
-    copy(backup.path(), &folder.join("msgs"));
+    if lost == Lost::Removals {
+        copy(backup.path(), &folder.join("msgs"));
+    }
     server.start_again().await.unwrap();
+    Crashed { _server: server, queue, messages }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
+    let Crashed { _server, queue, messages } = after_a_crash(Lost::Removals).await;
     // A repetition finds in the store that the work is done, and acks again.
-    for _ in 0..MESSAGES {
+    for _ in 0..ACKED {
         must_fetch(&queue).await.ack().await.unwrap();
     }
-    assert_eq!(must_publish(&queue, messages[usize::from(MESSAGES)]).await, Published::Queued);
-    assert_eq!(must_fetch(&queue).await.message(), &messages[usize::from(MESSAGES)]);
+    assert_eq!(must_publish(&queue, messages[usize::from(ACKED)]).await, Published::Queued);
+    assert_eq!(must_fetch(&queue).await.message(), &messages[usize::from(ACKED)]);
+}
+
+/// The server numbers new messages from 1, and its consumer has had those numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_begins_again_after_a_crash_delivers_new_messages() {
+    let Crashed { _server, queue, messages } = after_a_crash(Lost::Messages).await;
+    assert_eq!(must_publish(&queue, messages[0]).await, Published::Queued);
+    assert_eq!(must_fetch(&queue).await.message(), &messages[0]);
 }
 
 /// The work was done; a repetition finds that in the store.
