@@ -215,6 +215,18 @@ bench-load: ## load a cluster of 14 processes with calls of seconds and 1,000 te
 	@scripts/claim-target
 	cargo run --profile bench-fast -p podium-bench-load -- $(BENCH_ARGS)
 
+.PHONY: bench-gateways
+bench-gateways: ## what one call costs through Podium, Switchyard and LiteLLM; BENCH_ARGS="--clients 16 --rounds 1"
+	@scripts/setup build test
+	@scripts/claim-target
+	@mkdir -p $(CACHE)/bench
+	@[ -d $(CACHE)/bench/switchyard ] || uv venv --quiet $(CACHE)/bench/switchyard
+	@uv pip install --quiet --python $(CACHE)/bench/switchyard/bin/python nemo-switchyard==0.3.0
+	@[ -d $(CACHE)/bench/litellm ] || uv venv --quiet $(CACHE)/bench/litellm
+	@uv pip install --quiet --python $(CACHE)/bench/litellm/bin/python 'litellm[proxy]==1.106.2'
+	cargo run --profile bench-fast -p podium-bench-gateways -- \
+	    --switchyard $(CACHE)/bench/switchyard --litellm $(CACHE)/bench/litellm $(BENCH_ARGS)
+
 .PHONY: bench-engines
 bench-engines: ## compare Podium with other durable engines, in turn; BENCH_ARGS="--rounds 3 --in-flight 16"
 	@scripts/setup build test

@@ -102,6 +102,11 @@ const LAYERS: &[Layer] = &[
     },
     Layer { package: "podium-bench-measure", uses: &["podium-harness"], tests_use: &[] },
     Layer {
+        package: "podium-bench-gateways",
+        uses: &["podium", "podium-bench-measure", "podium-harness", "podium-local-cluster"],
+        tests_use: &[],
+    },
+    Layer {
         package: "podium-bench-load",
         uses: &[
             "podium-bench-measure",
