@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
@@ -221,7 +221,7 @@ impl Shared {
     /// with used numbers, and they take the capacity of others.
     async fn recreate_if_ahead(&self, lane: &Lane) -> Result<(), NatsError> {
         let Some(oldest) = self.ahead_of(lane).await? else { return Ok(()) };
-        sleep(REMOVAL_MAX).await;
+        sleep_until(Instant::now() + REMOVAL_MAX).await;
         if self.ahead_of(lane).await? == Some(oldest) {
             warn!(%lane, "a consumer is ahead of its messages; making it anew");
             self.api.remove_consumer(lane).await?;
