@@ -140,7 +140,7 @@ async fn measure(system: &System, is_streamed: bool, clients: usize, span: Durat
     let requests = u32::try_from(took.len())?;
     let cpu = CpuTimes::read()?.since(&before).ms_per_run(requests);
     let own = cpu.as_object().into_iter().flatten().filter(|(name, _)| !is_of_the_bench(name));
-    let cpu_us = own.filter_map(|(_, ms)| ms.as_f64()).sum::<f64>() * 1e3;
+    let cpu_us = own.filter_map(|(_, ms)| ms.as_f64()).fold(0.0, |sum, ms| sum + ms) * 1e3;
     let at = |hundredths: usize| {
         took.get(took.len() * hundredths / 100).map_or(0.0, |took| took.as_secs_f64() * 1e3)
     };
