@@ -33,6 +33,9 @@ pub(crate) use ask::{Drawn, draw_run};
 pub(crate) use backend::{Backend, question_request};
 pub(crate) use output::print_line;
 
+const SOURCES_HELP: &str = "A setting is its default, the value of the file of --config, of the environment (PODIUM__KEY), of its flag, or of --set; a \
+                            later source replaces an earlier one.";
+
 /// Answers questions with many models behind one API: a conductor plans each question as a workflow over a pool of workers.
 #[derive(Debug, Parser)]
 #[command(name = "podium", version, propagate_version = true, max_term_width = 110)]
@@ -44,6 +47,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the OpenAI-compatible HTTP API and gRPC, with everything in this process.
+    #[command(after_help = SOURCES_HELP)]
     Serve(ServeArgs),
     /// Ask a question, draw its workflow while it runs, then print the answer.
     Ask(ask::AskArgs),
