@@ -9,6 +9,7 @@ mod systems;
 mod vendor;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
+#[expect(clippy::print_stdout, reason = "this is what the program is for")]
 async fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { clients, rounds, switchyard, litellm, .. } = arguments;
     ensure!(
@@ -171,8 +173,9 @@ fn table(names: &[String], measured: &BTreeMap<Case, Vec<Measured>>) -> String {
         let floor =
             measured.get(&(0, *is_streamed, *clients)).map_or(0.0, |floor| median_of(floor, |m| m.median_ms));
         let answers = if *is_streamed { "streamed" } else { "whole" };
-        text += &format!(
-            "| {answers} | {clients} | {} | {:.0} | {:.2} | {:.2} | {:.0} | {:.0} |\n",
+        let _ = writeln!(
+            text,
+            "| {answers} | {clients} | {} | {:.0} | {:.2} | {:.2} | {:.0} | {:.0} |",
             names[*system].trim(),
             median_of(rounds, |m| m.per_s),
             median_of(rounds, |m| m.median_ms) - floor,

@@ -15,7 +15,7 @@ use tokio::process::Command;
 /// The names under which this binary is the vendor, and `podium`.
 pub(crate) const VENDOR: &str = "podium-gateways-vendor";
 pub(crate) const PODIUM: &str = "podium";
-/// Longest start of a peer. LiteLLM imports for more than a minute on a busy machine.
+/// Longest start of a peer. `LiteLLM` imports for more than a minute on a busy machine.
 const START_MAX: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const SWITCHYARD: &str = "import sys, threading

@@ -12,6 +12,7 @@ use podium_domain::rating::Rating;
 use podium_domain::run::{Command, Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, TextSink};
+use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::{RunSummary, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +69,7 @@ impl Engine {
 
     /// Name and version of each conductor, the current one first.
     pub fn conductor_ids(&self) -> impl Iterator<Item = &str> {
-        self.context.parts().conductors.all().map(|conductor| conductor.id())
+        self.context.parts().conductors.all().map(ConductorProfile::id)
     }
 
     /// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.

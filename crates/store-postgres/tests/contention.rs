@@ -176,14 +176,14 @@ async fn batches_lock_states_then_sums_then_request_ids() {
     let mut held = raw.begin().await.unwrap();
     sqlx::query(SUM).bind(charged_id).execute(&mut *held).await.unwrap();
     let first = run("newer", 0);
-    let creates = [run("newer", 10).commit()];
+    let charged_runs = [run("newer", 10).commit()];
     let others = async {
         until_one_waits(&mut other).await;
         let created = scene.store.create(&[first.clone().commit()]).await.unwrap();
         assert_eq!(created, [Created::New]);
         held.rollback().await.unwrap();
     };
-    let (created, ()) = tokio::join!(scene.store.create_charged(&creates), others);
+    let (created, ()) = tokio::join!(scene.store.create_charged(&charged_runs), others);
     assert_eq!(created.unwrap(), [Ok(Created::Existing(first.id()))]);
 }
 

@@ -16,6 +16,7 @@ const RULE: &str = "prose";
 const CLEAN: &[&str] = &[
     "benches/early/",
     "benches/engine/",
+    "benches/gateways/",
     "benches/limits/",
     "benches/llama/",
     "benches/load/",

@@ -34,7 +34,7 @@ impl Metrics {
             permits: meter
                 .u64_counter("podium.conductor.remote.permits")
                 .with_unit("{permit}")
-                .with_description("Times that the limiter was count_request for a call for a plan")
+                .with_description("Requests to the limiter for a call that plans")
                 .build(),
             waits: meter
                 .f64_histogram("podium.conductor.remote.permit_wait")
@@ -45,7 +45,7 @@ impl Metrics {
             plans: meter
                 .i64_up_down_counter("podium.conductor.remote.plans")
                 .with_unit("{plan}")
-                .with_description("Plans that are count_request for and not there yet")
+                .with_description("Plans that were requested and are not complete yet")
                 .build(),
             waiting: state("waiting"),
             calling: state("calling"),

@@ -96,7 +96,9 @@ impl BatchWriter {
         let now = self.now();
         let messages = HeldMessages::of(&requests);
         let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut subjects, now);
-        again.iter().for_each(|request| self.run_cache.forget(request.run));
+        for request in &again {
+            self.run_cache.forget(request.run);
+        }
         let mut changed = Vec::with_capacity(changes.len());
         for (id, change) in changes {
             if let Some(subject) = subjects.remove(&id) {

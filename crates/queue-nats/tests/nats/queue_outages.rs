@@ -1,7 +1,7 @@
 //! The queue while its server is unreachable, restarted, emptied, or has other options than expected.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::servers::{CALL_MAX, a_queue, to};
 use async_nats::jetstream;
@@ -251,7 +251,8 @@ async fn after_a_crash(lost: Lost) -> Crashed {
     for delivery in delivered {
         delivery.ack().await.unwrap();
     }
-    let acked_at = SystemTime::now();
+    // A file that is written now says what time it is.
+    let acked_at = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
     let consumer = folder.join("obs/work/o.dat");
     until(async || (std::fs::metadata(&consumer).ok()?.modified().ok()? > acked_at).then_some(())).await;
     server.kill().await;

@@ -45,8 +45,7 @@ impl Scripts {
 
     fn with_clock(clock: &str) -> Self {
         let (calls, meter) = (include_str!("script/calls.lua"), include_str!("script/meter.lua"));
-        let script =
-            |body: &str| Script::new(&with_constants(&format!("{clock}\n{calls}\n{meter}\n{body}")));
+        let script = |body: &str| Script::new(&with_constants(&format!("{clock}\n{calls}\n{meter}\n{body}")));
         Self {
             acquire: script(include_str!("script/acquire.lua")),
             alive: Script::new(&format!("{clock}\n{}", include_str!("script/alive.lua"))),
@@ -97,12 +96,7 @@ impl Scripts {
     }
 
     /// The settling script as a command for a pipeline: for calls of one worker, each with the id of its lease.
-    pub(crate) fn settle_command(
-        &self,
-        keys: &WorkerKeys,
-        times: Times,
-        ended: &[(String, Settled)],
-    ) -> Cmd {
+    pub(crate) fn settle_command(&self, keys: &WorkerKeys, times: Times, ended: &[(String, Settled)]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         let names = keys.settle_keys();
         command.arg(self.settle.get_hash()).arg(names.len()).arg(names);

@@ -101,8 +101,8 @@ pub(crate) async fn a_claim_is_held_until_its_task_is_released(store: &StoreFixt
         Hold { task: TaskRef::Plan { round: 7 }, ..hold },
         Hold { run: ids.run_id(run.now), ..hold },
     ];
-    let held = store.second.held(&asked).await.unwrap();
-    assert_eq!(held, [false, true, false, false, false]);
+    let answers = store.second.held(&asked).await.unwrap();
+    assert_eq!(answers, [false, true, false, false, false]);
     assert_eq!(store.second.held(&[]).await.unwrap(), Vec::<bool>::new());
     run.fail(FIRST, hold.claim, Some(run.now));
     store.must_commit(run.commit()).await;
