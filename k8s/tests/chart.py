@@ -73,7 +73,7 @@ class Render:
 
 def render(values: dict, chart: Path = CHART) -> Render:
     """Raises what `helm template` would say."""
-    loaded = Chart.load_archive(str(chart)) if chart.suffix == ".tgz" else Chart.load(str(chart))
+    loaded = Chart.load_archive(chart.read_bytes()) if chart.suffix == ".tgz" else Chart.load(str(chart))
     with loaded:
         files = loaded.render(values, name="r", namespace="ns", is_install=True)
     objects, notes = [], ""

@@ -4,8 +4,9 @@ import math
 
 import kubernetes_validate
 import pytest
-from chart import CHART, KUBE_VERSIONS, SETS, broken_chart, render, render_set, values_of
 from helm_python import chart as helm
+
+from chart import CHART, KUBE_VERSIONS, SETS, broken_chart, render, render_set, values_of
 
 # Kinds that other projects define; the validator has no schema of them.
 OTHERS = {"ScaledObject", "ServiceMonitor", "PrometheusRule", "Certificate", "HTTPRoute", "GRPCRoute"}
@@ -167,6 +168,15 @@ def test_only_processes_that_call_models_reach_the_world():
     }
 
 
+def test_the_pod_of_helm_test_may_ask_the_gateways():
+    mine = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "apps"}}}
+    found = render_set("minimal", networkPolicy={"clients": [mine]})
+    first = found.get("NetworkPolicy", "r-podium-gateway")["spec"]["ingress"][0]["from"]
+    assert first[0] == mine
+    labels = found.get("Pod", "r-podium-test-ready")["metadata"]["labels"]
+    assert first[1]["podSelector"]["matchLabels"].items() <= labels.items()
+
+
 def test_the_migrations_have_a_policy_before_they_run():
     policy = render_set("minimal").get("NetworkPolicy", "r-podium-migrations")
     job = render_set("minimal").of_kind("Job")[0]
@@ -212,8 +222,8 @@ def test_the_migrations_url_keeps_its_parameters_and_gets_the_certificates():
 def test_a_change_of_settings_rolls_the_pods(change):
     before, after = render_set("cells"), render_set("cells", **change)
     for name in ("gateway", "executor"):
-        annotations = [found.get("Deployment", f"r-podium-{name}")["spec"]["template"]["metadata"]["annotations"] for found in (before, after)]
-        assert annotations[0] != annotations[1], name
+        one, other = (found.get("Deployment", f"r-podium-{name}")["spec"]["template"]["metadata"] for found in (before, after))
+        assert one["annotations"] != other["annotations"], name
 
 
 def test_a_gpu_pool_waits_for_its_gpu():

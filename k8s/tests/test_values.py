@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+
 from chart import CHART, SETS, merged, render, values_of
 
 TWO_SOURCES = {"manifest": "m", "claim": {"name": "c"}, "image": {"reference": "r"}}
@@ -32,16 +33,16 @@ REFUSED = {
         {"postgres": {"clientCertificate": {"certManager": {"issuerRef": {"name": "i"}}}}},
         "set migrations.mode to job",
     ),
-    "GPU without its image": ({"planner": {"pools": {"gpu": {"replicas": 1, "gpu": {"count": 1}}}}}, "set planner.pools.gpu.image.repository"),
+    "GPU without its image": ({"planner": {"pools": {"gpu": {"replicas": 1, "gpu": {"count": 1}}}}}, "set planner.pools.gpu.image"),
     "no planner": ({"planner": {"pools": {"cpu": None}}}, "planner.pools is empty"),
     "pool without a number": ({"planner": {"pools": {"x": {}}}}, "planner.pools.x needs replicas"),
     "KEDA without Prometheus": ({"executor": {"autoscaling": {"kind": "keda"}}}, "keda.prometheusAddress is missing"),
     "KEDA for gateways": ({"gateway": {"autoscaling": {"kind": "keda"}}, "keda": {"prometheusAddress": "p"}}, "gateways have no lanes"),
     "min above max": ({"gateway": {"autoscaling": {"min": 20}}}, "gateway.autoscaling: min (20) is above max (10)"),
-    "too many connections": ({"postgres": {"maxConnections": 60}}, "may need 78 connections to Postgres, above postgres.maxConnections (60)"),
-    "own cell is missing": ({"cell": {"all": [{"number": 1, "http": ["h"], "grpc": ["g"]}]}}, "cell.all lacks cell 0"),
+    "too many connections": ({"postgres": {"maxConnections": 60}}, "may need 78 connections to Postgres, above postgres.max"),
+    "own cell is missing": ({"cell": {"all": [{"number": 1, "http": ["http://h:1"], "grpc": ["http://h:2"]}]}}, "cell.all lacks cell 0"),
     "tenant of no cell": (
-        {"cell": {"all": [{"number": 0, "http": ["h"], "grpc": ["g"]}], "tenants": {"acme": 7}}},
+        {"cell": {"all": [{"number": 0, "http": ["http://h:1"], "grpc": ["http://h:2"]}], "tenants": {"acme": 7}}},
         "cell.tenants.acme is cell 7",
     ),
     "ingress without a host": ({"gateway": {"ingress": {"enabled": True}}}, "gateway.ingress.host is missing"),
@@ -51,6 +52,10 @@ REFUSED = {
     "setting of another process": ({"gateway": {"settings": {"step_slots": 3}}}, "additional properties 'step_slots' not allowed"),
     "setting that must be equal in all": ({"executor": {"settings": {"lease_ms": 3}}}, "additional properties 'lease_ms' not allowed"),
     "wrong type": ({"gateway": {"replicas": "three"}}, "at '/gateway/replicas': got string, want integer"),
+    "address of a cell without a port": (
+        {"cell": {"all": [{"number": 0, "http": ["https://h"], "grpc": ["https://h:2"]}]}},
+        "at '/cell/all/0/http/0'",
+    ),
     "no checksum": (
         {"bundles": {"x": {"download": {"files": [{"name": "w", "url": "https://h/w", "sha256": "1"}]}}}},
         "at '/bundles/x/download/files/0/sha256'",

@@ -41,7 +41,7 @@ llama:/var/lib/podium/bundles/{{ trimPrefix "bundle:" . }}
 {{- $_ := set $keys "conductor" (include "podium.conductor" $values.conductor.use) -}}
 {{- with $values.conductor.next -}}
 {{- $_ := set $keys "conductor_next" (include "podium.conductor" .) -}}
-{{- $_ := set $keys "conductor_next_share" $values.conductor.nextShare -}}
+{{- $_ := set $keys "conductor_next_share" (toString $values.conductor.nextShare) -}}
 {{- end -}}
 {{- $_ := set $keys "postgres_migrate" (ternary "auto" "never" (eq $values.migrations.mode "onStart")) -}}
 {{- $_ := set $keys "allow_remote" true -}}
