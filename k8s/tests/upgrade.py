@@ -1,4 +1,4 @@
-"""What an upgrade of a release would break: the objects of one render against those of another, with the same values."""
+"""Finds the things that an upgrade of a release would break: compares the objects of one render with those of another, with the same values."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ IMMUTABLE = {
     "ClusterRoleBinding": ["roleRef"],
     "Secret": ["type"],
 }
-# Whatever else is removed or renamed is made anew at once; these are in use by clients, or hold data.
+# Clients use these, or they hold data. Other objects can be removed or renamed: Helm makes new ones at once.
 WORKLOADS = ["Deployment", "StatefulSet", "DaemonSet"]
 LASTING = [*WORKLOADS, "Service", "PersistentVolumeClaim", "ServiceAccount", "Ingress", "HTTPRoute", "GRPCRoute"]
 AUTOSCALERS = ["HorizontalPodAutoscaler", "ScaledObject"]
