@@ -1,4 +1,4 @@
-"""Finds the things that an upgrade of a release would break: compares the objects of one render with those of another, with the same values."""
+"""Finds what an upgrade would break: compares the objects of one render with those of another, with the same values."""
 
 from typing import Any
 

@@ -72,9 +72,12 @@ initContainers:
   - -ec
   - |
     fetch() {
-      if echo "$3  /bundle/$1" | sha256sum -c -s 2>/dev/null; then return; fi
-      curl --fail --location --retry 8 --retry-all-errors --continue-at - --output "/bundle/$1.part" "$2"
-      if ! echo "$3  /bundle/$1.part" | sha256sum -c -s; then
+      if echo "$3  /bundle/$1" | sha256sum -c >/dev/null 2>&1; then return; fi
+      if ! curl --fail --location --retry 8 --retry-all-errors --continue-at - --output "/bundle/$1.part" "$2"; then
+        rm -f "/bundle/$1.part"
+        exit 1
+      fi
+      if ! echo "$3  /bundle/$1.part" | sha256sum -c >/dev/null 2>&1; then
         echo "$1 from $2 does not have the checksum $3; correct bundles.{{ $name }}.download" >&2
         rm -f "/bundle/$1.part"
         exit 1
