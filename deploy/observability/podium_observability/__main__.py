@@ -1,0 +1,40 @@
+"""`python -m podium_observability`: writes the dashboards, the rules, their tests and the index of the runbooks."""
+
+import argparse
+from pathlib import Path
+
+from podium_observability import alerts, dashboards, grafana, record, rules
+from podium_observability.metrics import ROOT
+
+HERE = ROOT / "deploy" / "observability"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file with its text."""
+    texts = {HERE / "dashboards" / f"{board.uid}.json": grafana.dashboard_json(board) for board in dashboards.ALL}
+    texts[HERE / "alerts.yaml"] = rules.rules_yaml(alerts.ALL)
+    texts[HERE / "alerts_test.yaml"] = rules.tests_yaml(alerts.ALL)
+    texts[RUNBOOKS / "README.md"] = rules.index(alerts.ALL)
+    return texts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="podium_observability", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("generate", help="write the generated files")
+    recording = commands.add_parser("record", help="record the metrics of a real cluster under load and faults (six minutes)")
+    recording.add_argument("--binaries", type=Path, required=True, help="the folder of Podium's binaries, with llama.cpp")
+    recording.add_argument("--work", type=Path, required=True, help="a folder for logs")
+    recording.add_argument("--output", type=Path, default=HERE / "tests" / "recorded.txt.xz", help="the file to write")
+    given = parser.parse_args()
+    if given.command == "record":
+        record.record(given.binaries, f"llama:{ROOT / 'models' / 'nano'}", given.work, given.output)
+        return
+    for path, text in generated().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
