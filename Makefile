@@ -118,6 +118,12 @@ check: ## check lock file, format, lints, layers, documents, spelling, proto fil
 	@# Not advisories: they need a git database from the network, which a build machine may not reach.
 	cargo deny --log-level error check licenses bans sources
 
+.PHONY: check-deploy
+check-deploy: binaries ## check the Helm chart, images, dashboards and alerts, without a cluster (fetches Prometheus and validators)
+	@scripts/setup python
+	cd deploy/observability && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/observability uv run --frozen --group test pytest
+	cd k8s/tests && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/k8s PODIUM_BINARIES=$(CARGO_TARGET_DIR)/debug uv run --frozen pytest
+
 .PHONY: nano
 nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 GB)
 	@scripts/setup test

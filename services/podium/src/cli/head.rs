@@ -268,7 +268,7 @@ mod tests {
         let same = line(r#""question":"why?","#);
         assert_eq!(read([same.clone(), same.clone()]).unwrap().len(), 1);
         let other = read([same.clone(), line(r#""question":"who?","#)]).unwrap_err().to_string();
-        assert!(other.contains("line 2") && other.contains("another one"), "{other}");
+        assert!(other.contains("line 2") && other.contains("differs from an earlier line"), "{other}");
         let missing = read([same, line("")]).unwrap_err().to_string();
         assert!(missing.contains("line 2") && missing.contains("no `question`"), "{missing}");
     }
