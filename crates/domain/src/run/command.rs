@@ -188,6 +188,22 @@ pub enum Command {
     Cancel,
 }
 
+impl Command {
+    /// The task and the claim whose attempt this command ends.
+    pub const fn claim(&self) -> Option<(TaskRef, ClaimId)> {
+        match self {
+            Self::CompletePlan { round, claim, .. } => Some((TaskRef::Plan { round: *round }, *claim)),
+            Self::CompleteStep { round, step, claim, .. } => {
+                Some((TaskRef::Step { round: *round, step: *step }, *claim))
+            }
+            Self::FailAttempt { task, claim, .. }
+            | Self::HandBack { task, claim, .. }
+            | Self::ExpireLease { task, claim } => Some((*task, *claim)),
+            _ => None,
+        }
+    }
+}
+
 /// An action to take after the events are committed. Losing one is harmless, because the sweeper derives it from the state again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {

@@ -7,7 +7,6 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Run, TaskRef};
 use podium_domain::usage::Spent;
 use podium_ports::store::Hold;
-use tracing::warn;
 
 use super::leases::Held;
 use super::settle::{Settle, TROUBLE_PAUSE};
@@ -101,28 +100,27 @@ pub(crate) async fn claim_after(
         }
         Err(error) => {
             if matches!(error, CommandError::Store(_)) {
-                release_in_background(context.clone(), run, &pending);
+                // No call follows, and the reservation must not stay in a budget.
+                let (task, claim) = (pending.task, pending.claim.id);
+                release_in_background(context, run, Command::HandBack { task, claim, spent: Spent::NONE });
             }
             Err(Settle::unclaimed(context, run, &error))
         }
     }
 }
 
-/// Hands back a claim that may stand although the store did not confirm it: no call follows, and its reservation must not stay in a
-/// budget. It is tried until the store answers or the lease has expired.
-fn release_in_background(context: Context, run: RunId, pending: &PendingClaim) {
-    let give_up_at = context.now().after(context.options().lease);
-    let (task, claim, spent) = (pending.task, pending.claim.id, Spent::NONE);
+/// Releases a claim that may hold its task although nobody works on it. No sweeper does so while this process lives, so it is tried
+/// until the store answers.
+pub(super) fn release_in_background(context: &Context, run: RunId, release: Command) {
+    let context = context.clone();
     let tasks = context.background().clone();
     tasks.spawn(async move {
-        while context.now() < give_up_at {
-            match context.commands().send(run, Command::HandBack { task, claim, spent }).await {
-                Err(CommandError::Store(_) | CommandError::Contended) => {
-                    context.parts().clock.sleep(TROUBLE_PAUSE).await;
-                }
-                _ => return,
-            }
+        let mut pause = TROUBLE_PAUSE;
+        while let Err(CommandError::Store(_) | CommandError::Contended) =
+            context.commands().send(run, release.clone()).await
+        {
+            context.parts().clock.sleep(pause).await;
+            pause = (pause * 2).min(context.options().lease);
         }
-        warn!(%run, %task, "the store did not confirm or deny a claim; its lease expires");
     });
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::Run;
+use podium_domain::run::{Command, Run};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::claim::release_in_background;
 use super::settle::{Settle, TROUBLE_PAUSE};
 use crate::commit::{CommandError, HeldMessage, Order};
 use crate::context::Context;
@@ -31,7 +32,7 @@ impl From<Settle> for Recorded {
 }
 
 /// Records the outcome of a task. Gives up if `abandon` is cancelled, or after [`CONTENDED_MAX`] tries on a run that other processes
-/// keep changing; then the lease expires and the task is done again. `message` is the task's message, if it is not answered yet.
+/// keep changing; then the claim is released and the task is done again. `message` is the task's message, if it is not answered yet.
 pub(crate) async fn record(
     context: &Context,
     run: RunId,
@@ -47,6 +48,9 @@ pub(crate) async fn record(
             }
             Err(error @ CommandError::Contended) if contended == CONTENDED_MAX => {
                 warn!(%run, %error, "a result could not be recorded; its task is done again");
+                if let Some((task, claim)) = order.command.claim() {
+                    release_in_background(context, run, Command::ExpireLease { task, claim });
+                }
                 return Settle::Nak(TROUBLE_PAUSE).into();
             }
             Err(CommandError::Damaged) => return Settle::Unreadable.into(),

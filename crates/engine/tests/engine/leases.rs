@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use podium_domain::run::RunState;
 use podium_engine::Options;
 use podium_memory::{LiveOptions, MemoryLive};
 use podium_ports::clock::Clock as _;
@@ -105,4 +106,26 @@ async fn a_process_that_had_no_lease_for_a_while_checks_all_its_claims_at_once()
     let took = until_aborted(&cut_off, CALLS).await;
     assert!(took <= options().lease / 4 + 2 * MILLISECOND, "{took:?}");
     drop(others);
+}
+
+/// The answer of the claim's commit was lost, and so were those of the next tries. Another claim keeps the lease of the process alive,
+/// so no sweeper releases this one.
+#[tokio::test]
+async fn a_claim_without_work_is_released_while_its_process_lives() {
+    let Scene { house, faults, clock, .. } = a_scene(options()).await;
+    house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
+    let house = house.at_work();
+    house.ask().await;
+    within(house.vendor.until_called(1)).await;
+    faults.loads_fail_after_lost.store(40, Ordering::SeqCst);
+    faults.answers_lost.store(1, Ordering::SeqCst);
+    let id = house.ask().await;
+    within(async {
+        while faults.answers_lost.load(Ordering::SeqCst) + faults.loads_fail.load(Ordering::SeqCst) > 0 {
+            clock.sleep(MILLISECOND).await;
+        }
+    })
+    .await;
+    let run = house.ended(id).await;
+    assert!(matches!(run.state(), RunState::Succeeded { .. }), "{:?}", run.state());
 }
