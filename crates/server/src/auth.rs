@@ -108,7 +108,7 @@ struct CachedCaller {
 }
 
 impl Authenticator {
-    /// With `keys_required`, callers without a key are rejected; otherwise they are the tenant [`LOCAL_TENANT`].
+    /// With `keys_required`, callers without a key are rejected; otherwise they are the tenant `local`.
     pub fn new(accounts: Arc<dyn Accounts>, clock: Arc<dyn Clock>, keys_required: bool) -> Self {
         Self { accounts, clock, keys_required, cache: Arc::default() }
     }
