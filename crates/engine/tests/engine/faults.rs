@@ -142,7 +142,16 @@ impl RunStore for FaultyStore {
             return Err(unavailable());
         }
         if self.faults.is_contended(commits) {
-            return Ok(vec![Err(Conflict); commits.len()]);
+            let mut outcome = Vec::new();
+            for commit in commits.chunks(1) {
+                let one = if self.faults.is_contended(commit) {
+                    Err(Conflict)
+                } else {
+                    self.store.commit(commit).await?.remove(0)
+                };
+                outcome.push(one);
+            }
+            return Ok(outcome);
         }
         let held = self.faults.held.lock().unwrap().clone();
         if let Some(Held { run, has_come, may_go }) = held
