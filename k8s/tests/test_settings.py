@@ -157,7 +157,7 @@ def test_the_services_accept_their_settings(name, tmp_path, certificate):
         if name == "gpu" and "planner" in deployment:
             continue  # It would need the weights.
         checked = check_config(found, deployment, tmp_path / deployment, certificate)
-        assert checked.returncode == 0 and "the configuration is right" in checked.stdout, f"{deployment}: {checked.stderr}"
+        assert checked.returncode == 0 and "the settings are valid" in checked.stdout, f"{deployment}: {checked.stderr}"
 
 
 @pytest.mark.skipif(not BINARIES, reason="PODIUM_BINARIES names no folder with the services")
