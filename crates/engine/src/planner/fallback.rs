@@ -91,7 +91,7 @@ impl Planning<'_> {
         };
         if matches!(outcome.result, PlanResult::KeepAnswer) && !request.may_keep_answer() {
             let (message, usage, cost) =
-                ("it keeps an answer, but there is none".to_owned(), outcome.usage, outcome.cost);
+                ("it keeps an answer, but the run has none".to_owned(), outcome.usage, outcome.cost);
             return Err(ConductorError::NoPlan { tries: 1, message, usage, cost });
         }
         Ok(outcome)

@@ -71,7 +71,7 @@ async fn two_gateways_never_exceed_a_budget_under_a_burst() {
     let (cluster, mut gateways, store) = start().await;
     let estimate = v1::EstimateRunRequest { run: Some(request(0)) };
     let worst = gateways[0].estimate_run(estimate).await.unwrap().into_inner().cost_max_nano_usd;
-    // The budget is set before the first run, because gateways cache for a while that there is none.
+    // The budget is set before the first run, because gateways cache for a while that a tenant has no budget.
     let cap = ROOM * worst + worst / 2;
     store.set_budget(&budget(cap)).await.unwrap();
     heed(&mut gateways, cap).await;
