@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{StepIndex, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
+use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, TaskRef};
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
 use podium_engine::{CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
@@ -115,12 +113,10 @@ impl House {
             request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
-            conversation: Conversation::question_only(course.to_string())?,
-            policy: Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
-            answer_tokens_max: None,
-            answer: AnswerForm::Text,
-            stops: Stops::default(),
-            sampling: Sampling::NONE,
+            request: RunRequest::new(
+                Conversation::question_only(course.to_string())?,
+                Policy { rounds_max: 1, ..Policy::new(Tier::Ultra, Effort::Medium) },
+            ),
         };
         let (_, mut ending) = self.engine.ask(request).await?;
         let run = ending.run().await?;

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
+use podium_domain::request::RunRequest;
 use podium_engine::{AnswerPart, CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::{Conductor, Conductors};
@@ -86,12 +84,10 @@ impl House {
             request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
-            conversation: Conversation::question_only("Why?")?,
-            policy: Policy::new(Tier::Ultra, Effort::Medium),
-            answer_tokens_max: None,
-            answer: AnswerForm::Text,
-            stops: Stops::default(),
-            sampling: Sampling::NONE,
+            request: RunRequest::new(
+                Conversation::question_only("Why?")?,
+                Policy::new(Tier::Ultra, Effort::Medium),
+            ),
         };
         Ok(self.engine.submit(submit).await?.run_id())
     }

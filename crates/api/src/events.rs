@@ -93,7 +93,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
 fn accepted(spec: &RunSpec) -> v1::Accepted {
     v1::Accepted {
         model: spec.model.clone(),
-        tier: v1::Tier::from(spec.policy.tier).into(),
+        tier: v1::Tier::from(spec.request.policy.tier).into(),
         conductor: spec.conductor.clone(),
         pool: spec.pool.clone(),
         deadline_time: Some(timestamp(spec.deadline_at)),

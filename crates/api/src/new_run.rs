@@ -11,6 +11,7 @@ use podium_domain::policy::{
     BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
+use podium_domain::request::RunRequest;
 use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 
@@ -25,18 +26,8 @@ pub struct NewRun {
     pub request_id: Option<RequestId>,
     /// The model.
     pub model: ModelName,
-    /// The conversation.
-    pub conversation: Conversation,
-    /// The bounds.
-    pub policy: Policy,
-    /// Most tokens of the answer.
-    pub answer_tokens_max: Option<u32>,
-    /// How the workers sample.
-    pub sampling: Sampling,
-    /// The response format.
-    pub answer: AnswerForm,
-    /// Stop sequences.
-    pub stops: Stops,
+    /// The question, and the parameters of its answer.
+    pub request: RunRequest,
 }
 
 impl TryFrom<v1::CreateRunRequest> for NewRun {
@@ -60,16 +51,8 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         match (conversation, stops, problems.is_empty()) {
             (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                Ok(Self {
-                    request_id,
-                    model,
-                    conversation,
-                    policy,
-                    answer_tokens_max,
-                    sampling,
-                    answer,
-                    stops,
-                })
+                let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops };
+                Ok(Self { request_id, model, request })
             }
             _ => Err(ApiError::on_fields(problems)),
         }
@@ -297,8 +280,8 @@ mod tests {
     fn a_bare_question_gets_the_defaults_of_ultra() {
         let new_run = NewRun::try_from(asking("why?")).unwrap();
         assert_eq!(new_run.model, ModelName::of_tier(Tier::Ultra));
-        assert_eq!(new_run.policy, Policy::new(Tier::Ultra, Effort::Medium));
-        assert_eq!(new_run.conversation.question(), "why?");
+        assert_eq!(new_run.request.policy, Policy::new(Tier::Ultra, Effort::Medium));
+        assert_eq!(new_run.request.conversation.question(), "why?");
     }
 
     #[test]
@@ -388,7 +371,7 @@ mod tests {
             workers_allowed: vec!["a".to_owned()],
             ..Default::default()
         });
-        let policy = NewRun::try_from(request).unwrap().policy;
+        let policy = NewRun::try_from(request).unwrap().request.policy;
         assert_eq!((policy.steps_max, policy.deadline_ms), (3, 1000));
         assert_eq!(policy.fallback, PoolRule::None);
         assert_eq!(policy.step_cache, StepCaching::Off);
@@ -422,7 +405,7 @@ mod tests {
         let request =
             with_parts(v1::Role::User, vec![Some(image(url)), words, Some(image(data("image/png", b"PNG")))]);
         let sent = request.messages.clone();
-        let conversation = NewRun::try_from(request).unwrap().conversation;
+        let conversation = NewRun::try_from(request).unwrap().request.conversation;
         assert_eq!(conversation.images().count(), 2);
         assert_eq!(conversation.messages().iter().map(v1::Message::from).collect::<Vec<_>>(), sent);
     }
@@ -445,7 +428,7 @@ mod tests {
             response_format: Some(v1::ResponseFormat { format }),
             ..asking("why?")
         };
-        let form = |format| NewRun::try_from(wanting(Some(format))).map(|new_run| new_run.answer);
+        let form = |format| NewRun::try_from(wanting(Some(format))).map(|new_run| new_run.request.answer);
         let schema = |name: &str, schema: &str| {
             Format::JsonSchema(v1::JsonSchema {
                 name: name.to_owned(),

@@ -20,6 +20,7 @@ pub mod prices;
 pub mod prompt;
 pub mod rating;
 pub mod rendezvous;
+pub mod request;
 pub mod retry;
 pub mod run;
 pub mod sampling;

@@ -34,10 +34,10 @@ const TAGS: [&str; 5] = ["question", "step", "subtask", "output", "earlier"];
 /// explaining, and models answer plain conversations best.
 pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message>> {
     let step = run.step(round, index)?;
-    let conversation = &run.spec().conversation;
+    let conversation = &run.spec().request.conversation;
     let question = conversation.question();
     let text = AnswerForm::Text;
-    let form = if run.is_final_step(round, index) { &run.spec().answer } else { &text };
+    let form = if run.is_final_step(round, index) { &run.spec().request.answer } else { &text };
     if step.access.is_empty() && !step.sees_earlier_round && step.subtask.trim() == question.trim() {
         return Some(as_asked(conversation, form));
     }

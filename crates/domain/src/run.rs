@@ -21,15 +21,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::AnswerForm;
 use crate::budget::{BudgetRef, Charge};
-use crate::conversation::Conversation;
 use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
-use crate::policy::{FALLBACKS_MAX, Policy, PoolRule};
-use crate::sampling::Sampling;
-use crate::stops::Stops;
+use crate::policy::{FALLBACKS_MAX, PoolRule};
+use crate::request::RunRequest;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -64,21 +61,9 @@ pub struct RunSpec {
     pub request_digest: Option<String>,
     /// The model that the client requested, such as `podium-ultra`.
     pub model: String,
-    /// The client's messages.
-    pub conversation: Conversation,
-    /// The bounds.
-    pub policy: Policy,
-    /// Most tokens of the answer, if the client set a limit.
-    pub answer_tokens_max: Option<u32>,
-    /// The sampling parameters of its workers.
-    #[serde(default, skip_serializing_if = "Sampling::is_none")]
-    pub sampling: Sampling,
-    /// The response format of its answer.
-    #[serde(default, skip_serializing_if = "AnswerForm::is_text")]
-    pub answer: AnswerForm,
-    /// The stop sequences of its answer.
-    #[serde(default, skip_serializing_if = "Stops::is_empty")]
-    pub stops: Stops,
+    /// The request. Stored as if its fields were fields of the run.
+    #[serde(flatten)]
+    pub request: RunRequest,
     /// The pool's name and version.
     pub pool: String,
     /// The conductor's name and version.
@@ -87,13 +72,6 @@ pub struct RunSpec {
     pub accepted_at: Timestamp,
     /// When it fails unless it has ended.
     pub deadline_at: Timestamp,
-}
-
-impl RunSpec {
-    /// Whether the final step gets a different request than the others: a token limit, a response format, or stop sequences.
-    pub fn shapes_answer(&self) -> bool {
-        self.answer_tokens_max.is_some() || !self.answer.is_text() || !self.stops.is_empty()
-    }
 }
 
 /// The state of a run.
@@ -373,7 +351,7 @@ impl Run {
     pub fn can_fall_back(&self, task: TaskRef) -> bool {
         let TaskRef::Step { round, step } = task else { return false };
         let found = self.rounds.get(usize::from(round)).and_then(|round| round.steps.get(step.as_usize()));
-        self.spec.policy.fallback == PoolRule::Pool
+        self.spec.request.policy.fallback == PoolRule::Pool
             && found.is_some_and(|step| usize::from(step.fallbacks) < FALLBACKS_MAX)
     }
 

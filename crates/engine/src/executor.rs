@@ -263,7 +263,8 @@ impl Executor {
             Cure::Limited(asked) => (task.map_or(1, Task::attempt_number), asked),
             Cure::Elsewhere | Cure::Nothing => return None,
         };
-        let needs_budget = matches!(cure, Cure::Again(_)) && made < claimed.run.spec().policy.attempts_max;
+        let needs_budget =
+            matches!(cure, Cure::Again(_)) && made < claimed.run.spec().request.policy.attempts_max;
         if needs_budget && !self.retries.take(worker, now) {
             message.push_str("; not tried again: the worker's retry budget is used up");
             return None;

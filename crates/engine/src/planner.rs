@@ -69,7 +69,7 @@ impl Planner {
         let conductor = self.conductor_of(run)?;
         let request = plan_request(context, run, task, claimed.claim, Some(&**conductor));
         let attempts = run.task(task).map_or(0, |task| task.attempts_with(None));
-        let may_retry = if attempts < run.spec().policy.attempts_max {
+        let may_retry = if attempts < run.spec().request.policy.attempts_max {
             MayRetry::Before(plan_until(context, run, task))
         } else {
             MayRetry::No

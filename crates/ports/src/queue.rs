@@ -28,7 +28,7 @@ pub enum Lane {
 impl Lane {
     /// The lane of a task of `run`, if its workers are those of `pool`.
     pub fn of(run: &Run, task: TaskRef, pool: &Pool) -> Self {
-        let tier = run.spec().policy.tier;
+        let tier = run.spec().request.policy.tier;
         match task {
             TaskRef::Plan { .. } => Self::Plan(tier),
             TaskRef::Step { .. } => {

@@ -4,6 +4,7 @@ use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::rating::Rating;
+use podium_domain::request::RunRequest;
 use podium_domain::run::Run;
 use podium_engine::{Ending, Engine, Estimate, Submit, Submitted};
 use serde_json::{Map, Value};
@@ -50,20 +51,15 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         request_digest,
         model: new_run.model.to_string(),
         conductor: new_run.model.conductor,
-        conversation: new_run.conversation,
-        policy: new_run.policy,
-        answer_tokens_max: new_run.answer_tokens_max,
-        sampling: new_run.sampling,
-        answer: new_run.answer,
-        stops: new_run.stops,
+        request: new_run.request,
     })
 }
 
 /// A hash of all fields that a client can set. A known request id with another digest is rejected.
 fn digest(new_run: &NewRun) -> String {
     // All fields are named, so that the compiler reports a new one here.
-    let NewRun { request_id: _, model, conversation, policy, answer_tokens_max, sampling, answer, stops } =
-        new_run;
+    let NewRun { request_id: _, model, request } = new_run;
+    let RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops } = request;
     let mut parts = serde_json::json!([
         model.to_string(),
         conversation,
@@ -159,7 +155,9 @@ mod tests {
     fn the_digest_covers_every_field_of_a_policy() {
         let run = new_run(|_| {});
         let same = digest(&run);
-        let Value::Object(fields) = serde_json::to_value(&run.policy).unwrap() else { panic!("no fields") };
+        let Value::Object(fields) = serde_json::to_value(&run.request.policy).unwrap() else {
+            panic!("no fields")
+        };
         let words = ["none", "pool", "again", "continue", "fail", "off", "high", "mini"];
         let mut others: Vec<Value> = words.map(Value::from).to_vec();
         others.extend([1.into(), 4.into(), serde_json::json!({"only": ["w"]})]);
@@ -170,11 +168,12 @@ mod tests {
                     (field.clone(), if field == name { other.clone() } else { value.clone() })
                 });
                 let Ok(policy) = serde_json::from_value(Value::Object(changed.collect())) else { continue };
-                if policy == run.policy {
+                if policy == run.request.policy {
                     continue;
                 }
-                let other = NewRun { policy, ..run.clone() };
-                assert_ne!(digest(&other), same, "{name}: {:?}", other.policy);
+                let mut other = run.clone();
+                other.request.policy = policy;
+                assert_ne!(digest(&other), same, "{name}: {:?}", other.request.policy);
                 is_covered = true;
             }
             assert!(is_covered, "the test has no other value for {name}");

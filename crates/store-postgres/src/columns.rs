@@ -37,7 +37,7 @@ impl<'c> RunRow<'c> {
             tenant: spec.tenant.as_str(),
             request_id: spec.request_id.as_ref().map(RequestId::as_str),
             model: without_nul(spec.model.chars()),
-            question: without_nul(spec.conversation.question().chars().take(QUESTION_CHARS_MAX)),
+            question: without_nul(spec.request.conversation.question().chars().take(QUESTION_CHARS_MAX)),
             accepted_ms: stored(spec.accepted_at.unix_ms()),
             deadline_ms: stored(spec.deadline_at.unix_ms()),
         }

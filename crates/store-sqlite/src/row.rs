@@ -112,6 +112,6 @@ impl<'c> TaskRow<'c> {
 
 /// The beginning of a run's question. NUL characters, which would end the text for some tools, are replaced.
 pub(crate) fn question(run: &Run) -> String {
-    let question = run.spec().conversation.question();
+    let question = run.spec().request.conversation.question();
     question.chars().take(QUESTION_CHARS_MAX).map(|c| if c == '\0' { ' ' } else { c }).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use podium_domain::answer::AnswerForm;
 use podium_domain::budget::Charge;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, ProcessId, RunId, StepIndex, TenantId};
@@ -10,12 +9,11 @@ use podium_domain::money::Cost;
 use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
 use podium_domain::policy::{Effort, Policy, STEPS_MAX, Tier};
 use podium_domain::pool::{Pool, Worker};
+use podium_domain::request::RunRequest;
 use podium_domain::run::{
     AttemptError, Claim, Command, Decision, FinishReason, PlanResult, Planned, Run, RunEvent, RunSpec,
     SequencedEvent, StepResult, TaskRef,
 };
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_domain::time::Timestamp;
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
@@ -123,13 +121,11 @@ pub fn a_spec() -> RunSpec {
         request_id: None,
         request_digest: None,
         model: "podium-ultra".to_owned(),
-        conversation: Conversation::question_only("Why is the sky blue?").expect("it is a question"),
         deadline_at: accepted_at.after(policy.deadline()),
-        policy,
-        answer_tokens_max: None,
-        answer: AnswerForm::Text,
-        stops: Stops::default(),
-        sampling: Sampling::NONE,
+        request: RunRequest::new(
+            Conversation::question_only("Why is the sky blue?").expect("it is a question"),
+            policy,
+        ),
         pool: a_pool().version(),
         conductor: crate::ScriptedConductor::ID.to_owned(),
         accepted_at,

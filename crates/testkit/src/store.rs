@@ -239,7 +239,7 @@ fn summary(run: &Run) -> RunSummary {
         tenant: run.spec().tenant.clone(),
         model: run.spec().model.clone(),
         state: run.state().as_str().to_owned(),
-        question: run.spec().conversation.question().chars().take(200).collect(),
+        question: run.spec().request.conversation.question().chars().take(200).collect(),
         sums: RunSums::of(run),
         accepted_at: run.spec().accepted_at,
         ended_at: run.ended_at(),

@@ -159,7 +159,7 @@ impl Checker {
             return;
         }
         let spec = run.spec();
-        self.by_question.entry(spec.conversation.question()).or_default().push(run.id());
+        self.by_question.entry(spec.request.conversation.question()).or_default().push(run.id());
         let request = spec.request_id.as_ref().map(|id| (spec.tenant.clone(), id.as_str().to_owned()));
         if let Some(other) = request.and_then(|request| self.by_request.insert(request, run.id())) {
             self.violated(Invariant::RequestId, format!("runs {other} and {} have one request id", run.id()));
@@ -206,7 +206,7 @@ impl Checker {
         let had_text = message.contains(IN_THE_MIDDLE);
         let says_so = message.contains("its answer had begun");
         let goes_on = matches!(next, Some(RunEvent::FellBack { .. }));
-        let holds = match run.spec().policy.broken_answer {
+        let holds = match run.spec().request.policy.broken_answer {
             BrokenAnswer::Elsewhere => (!had_text || says_so) && (!says_so || goes_on),
             BrokenAnswer::Again => !says_so,
         };
@@ -248,10 +248,10 @@ impl Checker {
                 let Some(known) = self.runs.get(&run) else { return };
                 let answer = known.run.answer().unwrap_or_default();
                 let call = self.calls.iter().find(|call| call.text == answer);
-                let limit = known.run.spec().answer_tokens_max;
+                let limit = known.run.spec().request.answer_tokens_max;
                 let is_limited = call.is_none_or(|call| limit.is_none_or(|limit| call.tokens_max <= limit));
                 let (is_degraded, lacks) = (known.run.is_degraded(), lacks_a_step(&known.run));
-                let may_lack = known.run.spec().policy.failed_step == FailedStep::Continue;
+                let may_lack = known.run.spec().request.policy.failed_step == FailedStep::Continue;
                 self.require(is_limited, Invariant::Output, || {
                     format!("run {run}: the answer exceeds its token limit")
                 });
@@ -289,7 +289,9 @@ impl Checker {
     fn check_equal(&self, run: RunId, round: u16, step: StepIndex, call: &Call) -> Result<(), &'static str> {
         let Some(known) = self.runs.get(&run).map(|known| &known.run) else { return Ok(()) };
         let (spec, worker) = (known.spec(), known.worker_of(TaskRef::Step { round, step }));
-        if spec.policy.step_cache != StepCaching::Exact || spec.sampling.temperature != Some(0.0) {
+        if spec.request.policy.step_cache != StepCaching::Exact
+            || spec.request.sampling.temperature != Some(0.0)
+        {
             return Err("the output must not be from the cache");
         }
         let asks = prompt::for_worker(known, round, step);
@@ -300,7 +302,7 @@ impl Checker {
     fn step_key_of(&self, run: RunId, task: TaskRef) -> Option<StepKey> {
         let TaskRef::Step { round, step } = task else { return None };
         let run = &self.runs.get(&run)?.run;
-        Some((run.spec().conversation.question(), run.step(round, step)?.subtask.clone()))
+        Some((run.spec().request.conversation.question(), run.step(round, step)?.subtask.clone()))
     }
 
     /// Records that the conductor writes a plan, and checks its request. Returns the plan's number.
@@ -478,7 +480,7 @@ impl Checker {
 
     /// Checks the answer that a client has seen so far: it must belong to one attempt.
     pub(crate) fn shown_answer(&mut self, run: RunId, text: &str) {
-        let question = self.runs.get(&run).map(|known| known.run.spec().conversation.question());
+        let question = self.runs.get(&run).map(|known| known.run.spec().request.conversation.question());
         let mut calls = self.calls.iter().filter(|call| Some(&call.question) == question.as_ref());
         let is_one = calls.any(|call| call.text.starts_with(text));
         self.require(is_one, Invariant::Stream, || {

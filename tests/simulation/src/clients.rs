@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
-use podium_domain::answer::AnswerForm;
 use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, Tier};
+use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
@@ -167,6 +166,8 @@ impl Ask {
             actions.push(ClientAction::Cancel(number));
         }
         let tenant = if number.is_multiple_of(2) { tenant } else { TENANTS[3] };
+        let conversation = Conversation::question_only(format!("Question {number}?"))
+            .unwrap_or_else(|_| unreachable!("it is a question"));
         let submit = Submit {
             tenant: TenantId::new(tenant).unwrap_or_else(|_| unreachable!("`{tenant}` is a name")),
             key: None,
@@ -175,14 +176,12 @@ impl Ask {
             request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
-            conversation: Conversation::question_only(format!("Question {number}?"))
-                .unwrap_or_else(|_| unreachable!("it is a question")),
-            policy,
-            answer_tokens_max: dice.chance(100).then_some(50),
-            // Most requests are deterministic, so that the step cache may answer them.
-            sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
-            answer: AnswerForm::Text,
-            stops: Stops::default(),
+            request: RunRequest {
+                answer_tokens_max: dice.chance(100).then_some(50),
+                // Most requests are deterministic, so that the step cache may answer them.
+                sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
+                ..RunRequest::new(conversation, policy)
+            },
         };
         let (shown, answer) = (BTreeMap::new(), String::new());
         Self { submit, waits, actions, run: None, last: 0, shown, is_last_shown: false, answer }

@@ -244,7 +244,7 @@ impl Row {
             tenant: spec.tenant.clone(),
             model: spec.model.clone(),
             state: run.state().as_str().to_owned(),
-            question: spec.conversation.question().chars().take(200).collect(),
+            question: spec.request.conversation.question().chars().take(200).collect(),
             sums: self.sums,
             accepted_at: spec.accepted_at,
             ended_at: run.ended_at(),

@@ -4,6 +4,7 @@ use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
 use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Conversation, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::policy::{Effort, Policy};
+use podium_domain::request::RunRequest;
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::{STOPS_MAX, Stops};
 use serde_json::{Map, Value};
@@ -108,9 +109,8 @@ impl Draft {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
         let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
-        let request_id = None;
-        let new_run =
-            NewRun { request_id, model, conversation, policy, answer_tokens_max, sampling, answer, stops };
+        let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops };
+        let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
@@ -301,7 +301,7 @@ mod tests {
     fn a_plain_request_is_parsed() {
         let request = with("model", json!("podium-mini@nano-1")).unwrap();
         assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, conductor: Some("nano-1".into()) });
-        assert_eq!(request.new_run.conversation.question(), "why?");
+        assert_eq!(request.new_run.request.conversation.question(), "why?");
         assert!(!request.stream);
     }
 
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn sampling_parameters_are_parsed() {
-        let sampling = |name: &str, value: Value| with(name, value).unwrap().new_run.sampling;
+        let sampling = |name: &str, value: Value| with(name, value).unwrap().new_run.request.sampling;
         let temperature = Sampling { temperature: Some(0.2), ..Sampling::NONE };
         assert_eq!(sampling("temperature", json!(0.2)), temperature);
         assert_eq!(sampling("top_p", json!(1)), Sampling { top_p: Some(1.0), ..Sampling::NONE });
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn stop_is_one_sequence_or_a_few() {
-        let read = |value: Value| with("stop", value).unwrap().new_run.stops;
+        let read = |value: Value| with("stop", value).unwrap().new_run.request.stops;
         assert_eq!(read(json!("END")).as_slice(), ["END"]);
         assert_eq!(read(json!(["\n", "END"])).as_slice(), ["\n", "END"]);
         assert!(read(json!([])).is_empty() && read(Value::Null).is_empty());
@@ -456,7 +456,7 @@ mod tests {
             {"role": "developer", "content": "be brief"},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         ]);
-        let conversation = with("messages", messages).unwrap().new_run.conversation;
+        let conversation = with("messages", messages).unwrap().new_run.request.conversation;
         assert_eq!(conversation.instructions().as_deref(), Some("be brief"));
         assert_eq!(conversation.question(), "a\nb");
     }
@@ -474,7 +474,7 @@ mod tests {
         let content =
             json!([text("a"), text("b"), image(PNG), text("c"), text("d"), image("https://x.org/y")]);
         let messages = json!([{"role": "user", "content": content}, {"role": "user", "content": [image(PNG), text("e")]}]);
-        let conversation = with("messages", messages).unwrap().new_run.conversation;
+        let conversation = with("messages", messages).unwrap().new_run.request.conversation;
         let png = || Part::Image(of_url(PNG).unwrap());
         let url = Part::Image(Image::Url("https://x.org/y".to_owned()));
         let expected = [
@@ -486,7 +486,8 @@ mod tests {
 
     #[test]
     fn the_response_format_is_parsed() {
-        let form = |value: Value| with("response_format", value).map(|request| request.new_run.answer);
+        let form =
+            |value: Value| with("response_format", value).map(|request| request.new_run.request.answer);
         assert_eq!(form(json!({"type": "text"})).unwrap(), AnswerForm::Text);
         assert_eq!(form(Value::Null).unwrap(), AnswerForm::Text);
         assert_eq!(form(json!({"type": "json_object"})).unwrap(), AnswerForm::JsonObject);
@@ -537,7 +538,7 @@ mod tests {
     #[test]
     fn the_object_podium_sets_the_bounds_of_the_run() {
         let request = with("podium", json!({"steps_max": 2, "fallback": "none"})).unwrap();
-        let policy = request.new_run.policy;
+        let policy = request.new_run.request.policy;
         assert_eq!((policy.tier, policy.steps_max), (Tier::Ultra, 2));
         assert_eq!(policy.fallback, podium_domain::policy::PoolRule::None);
         assert_eq!(refusal("podium", json!({"mood": 1})).1, "podium.mood");

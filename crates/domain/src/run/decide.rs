@@ -88,7 +88,7 @@ impl Run {
         if let Some(end) = self.overdue(now) {
             return Ok(end);
         }
-        let cost_max = self.spec.policy.cost_max;
+        let cost_max = self.spec.request.policy.cost_max;
         let needed = self.cost() + self.reserved() + claim.reserve;
         if let Some(cost_max) = cost_max.filter(|max| needed > *max) {
             let reason = FailReason::CostCapReached { cost_max, spent: self.cost() };
@@ -206,7 +206,8 @@ impl Run {
         let Spent { usage, cost } = error.spent;
         let mut message = error.message.clone();
         let retry_at = error.retry_at.map(|at| at.max(now)).filter(|_| {
-            error.is_rate_limit || found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max
+            error.is_rate_limit
+                || found.attempts_with(self.worker_of(task)) < self.spec.request.policy.attempts_max
         });
         // A retry after the deadline would hide the real error behind it, so the error is reported now.
         let in_time = retry_at.filter(|at| *at < self.spec.deadline_at);
@@ -234,7 +235,7 @@ impl Run {
     fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
         let TaskRef::Step { round, step } = task else { return None };
         let may = self.can_fall_back(task)
-            && self.spec.policy.allows_id(worker)
+            && self.spec.request.policy.allows_id(worker)
             && self.worker_of(task) != Some(worker)
             && !self.task(task)?.has_tried(worker)
             && now < self.spec.deadline_at;
@@ -285,7 +286,7 @@ impl Run {
         if !found.is_held_by(claim) {
             return Err(Refusal::ClaimLost);
         }
-        if found.attempts_with(self.worker_of(task)) < self.spec.policy.attempts_max {
+        if found.attempts_with(self.worker_of(task)) < self.spec.request.policy.attempts_max {
             let dispatch = Effect::Dispatch { task, not_before: now };
             return Ok(Decision {
                 events: vec![RunEvent::LeaseExpired { task, claim }],
@@ -313,7 +314,7 @@ impl Run {
     }
 
     fn overdue(&self, now: Timestamp) -> Option<Decision> {
-        let reason = FailReason::DeadlineExceeded { deadline_ms: self.spec.policy.deadline_ms };
+        let reason = FailReason::DeadlineExceeded { deadline_ms: self.spec.request.policy.deadline_ms };
         (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
     }
 

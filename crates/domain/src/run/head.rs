@@ -77,7 +77,7 @@ impl Run {
     fn keeping(&self, head: &PlanHead, written: &Planned, sights: &[Sight]) -> Option<Plan> {
         let plan = &written.plan;
         // A final step gets the token limit, response format and stop sequences of the answer; a step that began early did not.
-        let may_end_with_head = !self.spec.shapes_answer();
+        let may_end_with_head = !self.spec.request.shapes_answer();
         if plan.begins_with(head) && (plan.len() > head.len() || may_end_with_head) {
             return Some(plan.clone());
         }
@@ -85,7 +85,7 @@ impl Run {
         if written.fallback.is_none() || sights.iter().any(|sight| sight.is_missing()) {
             return None;
         }
-        if head.len() + plan.len() <= usize::from(self.spec.policy.steps_max) {
+        if head.len() + plan.len() <= usize::from(self.spec.request.policy.steps_max) {
             return Some(plan.completing(head));
         }
         may_end_with_head.then(|| Plan::from(head))

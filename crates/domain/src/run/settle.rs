@@ -120,7 +120,7 @@ impl Run {
     /// Fails the waiting steps that lost a needed input: depending on the policy, one of their inputs or all of them. One pass is
     /// enough, because a step sees earlier steps only.
     fn fail_dependents(&self, steps: &Steps<'_>, sights: &mut [Sight], decision: &mut Decision) {
-        let goes_on = self.spec.policy.failed_step == FailedStep::Continue;
+        let goes_on = self.spec.request.policy.failed_step == FailedStep::Continue;
         for (index, step) in (0u16..).map(StepIndex::new).zip(steps.known) {
             let seen = step.access.as_slice();
             let is_missing = |seen: &&StepIndex| sights[seen.as_usize()].is_missing();
@@ -198,7 +198,7 @@ impl Run {
     /// Whether a corrective round follows a round without an answer: once per run, if the policy says so and there is time. If an
     /// earlier round answered, that answer stands instead.
     fn may_replan(&self, round: u16, now: Timestamp) -> bool {
-        let policy = &self.spec.policy;
+        let policy = &self.spec.request.policy;
         policy.failed_step == FailedStep::Replan
             && policy.tier == Tier::Ultra
             && now < self.spec.deadline_at
@@ -239,7 +239,7 @@ impl Run {
 
     fn end_round_with(&self, round: u16, step: StepIndex, now: Timestamp, decision: &mut Decision) {
         let next = round + 1;
-        if next < self.spec.policy.rounds_max {
+        if next < self.spec.request.policy.rounds_max {
             decision.events.push(RunEvent::RoundOpened { round: next, failed: None });
             decision.effects =
                 vec![Effect::Dispatch { task: TaskRef::Plan { round: next }, not_before: now }];

@@ -13,11 +13,11 @@ mod walk;
 
 use super::*;
 use crate::answer::AnswerForm;
+use crate::conversation::Conversation;
 use crate::ids::{ClaimId, ProcessId, TenantId};
 use crate::plan::{LastStep, PlanDraft};
-use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, PoolRule, Tier, WorkersAllowed};
+use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, Policy, PoolRule, Tier, WorkersAllowed};
 use crate::pool::Pool;
-use crate::sampling::Sampling;
 use crate::stops::Stops;
 use crate::usage::Spent;
 use walk::{Written, check_is_idempotent, folded, key, walk};
@@ -80,13 +80,8 @@ fn accepted(policy: Policy) -> Run {
         request_id: None,
         request_digest: None,
         model: "podium-ultra".to_owned(),
-        conversation: Conversation::question_only("why?").unwrap(),
         deadline_at: NOW.after(policy.deadline()),
-        policy,
-        answer_tokens_max: None,
-        answer: AnswerForm::Text,
-        stops: Stops::default(),
-        sampling: Sampling::NONE,
+        request: RunRequest::new(Conversation::question_only("why?").unwrap(), policy),
         pool: "t-1".to_owned(),
         conductor: "fixed-1".to_owned(),
         accepted_at: NOW,

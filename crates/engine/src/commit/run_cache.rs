@@ -108,16 +108,16 @@ const JSON_FACTOR: usize = 4;
 
 /// Memory of a request: its messages with images and other parts, the schema of its response format, and its stop sequences.
 fn bytes_of_request(spec: &RunSpec) -> usize {
-    let messages = spec.conversation.messages().iter();
+    let messages = spec.request.conversation.messages().iter();
     let said: usize = messages
         .map(|message| size_of_val(message) + message.bytes() + message.parts.len() * PART_BYTES)
         .sum();
-    let answer = match &spec.answer {
+    let answer = match &spec.request.answer {
         AnswerForm::JsonSchema(form) => form.schema.to_string().len() * JSON_FACTOR,
         AnswerForm::Regex(regex) => regex.len(),
         AnswerForm::Text | AnswerForm::JsonObject => 0,
     };
-    said + answer + spec.stops.as_slice().iter().map(String::len).sum::<usize>()
+    said + answer + spec.request.stops.as_slice().iter().map(String::len).sum::<usize>()
 }
 
 /// Memory of a run, estimated: texts of clients, conductors and workers are counted, the rest is a constant each.
@@ -157,7 +157,8 @@ mod tests {
 
     fn a_run(ids: &SeededIds, question: &str) -> Arc<Run> {
         let mut spec = a_spec();
-        spec.conversation = podium_domain::conversation::Conversation::question_only(question).unwrap();
+        spec.request.conversation =
+            podium_domain::conversation::Conversation::question_only(question).unwrap();
         let events = [SequencedEvent { sequence: 1, at: TestClock::START, event: Run::accept(spec) }];
         Arc::new(Run::replay(ids.run_id(TestClock::START), &events).unwrap())
     }
@@ -197,15 +198,15 @@ mod tests {
         let long = serde_json::json!({ "enum": vec!["y"; 60_000] });
         let with_image = |spec: &mut RunSpec| {
             let message = Message::new(Role::User, "what is it?").with([image()]);
-            spec.conversation = Conversation::new(vec![message]).unwrap();
+            spec.request.conversation = Conversation::new(vec![message]).unwrap();
         };
         let with_text = |spec: &mut RunSpec| {
             let message = Message::new(Role::User, "why?").with([Part::Text("z".repeat(300_000))]);
-            spec.conversation = Conversation::new(vec![message]).unwrap();
+            spec.request.conversation = Conversation::new(vec![message]).unwrap();
         };
         let with_schema = |spec: &mut RunSpec| {
             let form = JsonSchema { name: "n".to_owned(), schema: long.clone(), strict: false };
-            spec.answer = AnswerForm::JsonSchema(form);
+            spec.request.answer = AnswerForm::JsonSchema(form);
         };
         let changes: [&dyn Fn(&mut RunSpec); 3] = [&with_image, &with_text, &with_schema];
         for change in changes {

@@ -139,7 +139,7 @@ impl ClaimedCall<'_> {
             () = abandon.cancelled() => self.aborted(&progress),
         };
         progress.settle();
-        if progress.broke_off && self.run().spec().policy.broken_answer == BrokenAnswer::Elsewhere {
+        if progress.broke_off && self.run().spec().request.policy.broken_answer == BrokenAnswer::Elsewhere {
             ended.not_again();
         }
         ended
@@ -191,13 +191,13 @@ impl ClaimedCall<'_> {
         let (step, run) = (self.call.step, self.run());
         let is_planned =
             run.rounds().get(usize::from(step.round)).is_some_and(|round| round.plan().is_some());
-        let is_answer =
-            step.round + 1 >= run.spec().policy.rounds_max && run.is_final_step(step.round, step.step);
+        let is_answer = step.round + 1 >= run.spec().request.policy.rounds_max
+            && run.is_final_step(step.round, step.step);
         is_planned && !is_answer
     }
 
     async fn delta(&self, text: String, progress: &mut Progress<'_>) -> Result<(), Ended> {
-        let bytes_max = self.run().spec().policy.output_bytes_max;
+        let bytes_max = self.run().spec().request.policy.output_bytes_max;
         if progress.text.len() + text.len() > bytes_max {
             progress.settlement.outcome = Outcome::Refused;
             progress.settlement.usage = Some(progress.usage());

@@ -99,7 +99,7 @@ impl Chain {
             return_permit(permit);
             return None;
         };
-        self.context.metrics().waited(claimed.run.spec().policy.tier, Duration::ZERO);
+        self.context.metrics().waited(claimed.run.spec().request.policy.tier, Duration::ZERO);
         Some(Taken { claimed, step, worker, permit, slot: own.unwrap_or(slot) })
     }
 }

@@ -67,7 +67,7 @@ impl Permits {
         let wish = CallWish {
             worker,
             tenant: &spec.tenant,
-            tier: spec.policy.tier,
+            tier: spec.request.policy.tier,
             run: call.run.id(),
             task: call.task(),
             estimate: call_tokens(&call.request),
@@ -163,7 +163,9 @@ impl Permits {
     /// Measures how long a step was ready before it got its permit.
     fn note_wait(&self, run: &Run, task: TaskRef) {
         if let Some(TaskState::Ready { not_before }) = run.task(task).map(|task| &task.state) {
-            self.context.metrics().waited(run.spec().policy.tier, self.context.now().since(*not_before));
+            self.context
+                .metrics()
+                .waited(run.spec().request.policy.tier, self.context.now().since(*not_before));
         }
     }
 }

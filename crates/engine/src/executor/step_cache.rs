@@ -78,8 +78,8 @@ impl CachedCalls {
 /// The key of a call whose output may be cached.
 fn key(pool: &Pool, call: &StepCall) -> Option<CacheKey> {
     let spec = call.run.spec();
-    if spec.policy.step_cache != StepCaching::Exact {
+    if spec.request.policy.step_cache != StepCaching::Exact {
         return None;
     }
-    cache_key(&spec.tenant, spec.policy.output_bytes_max, pool, &call.worker, &call.request)
+    cache_key(&spec.tenant, spec.request.policy.output_bytes_max, pool, &call.worker, &call.request)
 }

@@ -75,18 +75,18 @@ pub(super) fn return_permit(permit: Box<dyn Permit>) {
 fn request(run: &Run, StepRef { round, step }: StepRef, worker: &Worker) -> Option<ChatRequest> {
     let spec = run.spec();
     let is_final = run.is_final_step(round, step);
-    let answer_tokens_max = spec.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
-    let answer = if is_final { spec.answer.clone() } else { AnswerForm::Text };
-    let stops = if is_final { spec.stops.as_slice() } else { &[] };
+    let answer_tokens_max = spec.request.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer = if is_final { spec.request.answer.clone() } else { AnswerForm::Text };
+    let stops = if is_final { spec.request.stops.as_slice() } else { &[] };
     let messages = prompt::for_worker(run, round, step)?;
-    let Sampling { temperature, top_p, seed } = spec.sampling.for_worker(worker);
+    let Sampling { temperature, top_p, seed } = spec.request.sampling.for_worker(worker);
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
         stops: stops.to_vec(),
         answer,
-        effort: worker.takes_effort().then_some(spec.policy.effort),
+        effort: worker.takes_effort().then_some(spec.request.policy.effort),
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })
 }

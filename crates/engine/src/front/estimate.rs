@@ -2,6 +2,7 @@
 
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
+use podium_domain::request::RunRequest;
 use podium_domain::run::PlanResult;
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::StoreError;
@@ -59,15 +60,15 @@ async fn typical(context: &Context, request: &Submit) -> Result<Option<Typical>,
     Ok(median.map(|cost| Typical { cost: *cost, runs: u32::try_from(costs.len()).unwrap_or(u32::MAX) }))
 }
 
-fn bounds(context: &Context, request: &Submit) -> Result<Estimate, SubmitError> {
-    if let Some(pinned) = &request.conductor {
+fn bounds(context: &Context, submit: &Submit) -> Result<Estimate, SubmitError> {
+    if let Some(pinned) = &submit.conductor {
         let conductor = context.parts().conductor(pinned);
         let unknown = || SubmitError::UnknownConductor { pinned: pinned.clone() };
-        return estimate_by(context, conductor.ok_or_else(unknown)?, request);
+        return estimate_by(context, conductor.ok_or_else(unknown)?, &submit.request);
     }
     // The run's id decides which of them the run gets: the most expensive one bounds the cost.
-    let estimates =
-        context.parts().conductors.all().map(|conductor| estimate_by(context, conductor, request));
+    let all = context.parts().conductors.all();
+    let estimates = all.map(|conductor| estimate_by(context, conductor, &submit.request));
     let estimates: Vec<_> = estimates.collect::<Result<_, _>>()?;
     estimates.into_iter().max_by_key(|estimate| estimate.cost_max).ok_or(SubmitError::NoWorkerAllowed)
 }
@@ -75,7 +76,7 @@ fn bounds(context: &Context, request: &Submit) -> Result<Estimate, SubmitError> 
 fn estimate_by(
     context: &Context,
     conductor: &ConductorProfile,
-    request: &Submit,
+    request: &RunRequest,
 ) -> Result<Estimate, SubmitError> {
     let (pool, policy) = (context.pool(), bounded(context, conductor, request)?);
     let question = Question {

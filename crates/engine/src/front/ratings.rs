@@ -95,7 +95,7 @@ pub(crate) async fn outcomes(
 fn outcome(run: &Run, line: RatedRun) -> Option<RatedOutcome> {
     let spec = run.spec();
     let [round] = run.rounds() else { return None };
-    if spec.policy.tier != Tier::Mini || round.steps.len() != 1 {
+    if spec.request.policy.tier != Tier::Mini || round.steps.len() != 1 {
         return None;
     }
     run.answer()?;
@@ -103,7 +103,7 @@ fn outcome(run: &Run, line: RatedRun) -> Option<RatedOutcome> {
     let answered = step.attempts.iter().find(|attempt| attempt.outcome == AttemptOutcome::Accepted)?;
     Some(RatedOutcome {
         run: run.id(),
-        question: spec.conversation.question(),
+        question: spec.request.conversation.question(),
         worker: answered.worker.clone()?,
         rating: line.rating,
         rated_at: line.rated_at,

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use podium_domain::answer::{AnswerForm, AnswerFormError};
+use podium_domain::answer::AnswerFormError;
 use podium_domain::budget::{Budget, Charge, Shortage};
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
@@ -11,9 +11,9 @@ use podium_domain::money::Cost;
 use podium_domain::needs::{NoneTakes, narrowed};
 use podium_domain::policy::{FailedStep, Policy, PolicyError, Tier, WorkersAllowed};
 use podium_domain::pool::Pool;
+use podium_domain::request::RunRequest;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
-use podium_domain::sampling::{Sampling, SamplingError};
-use podium_domain::stops::Stops;
+use podium_domain::sampling::SamplingError;
 use podium_domain::usage::Spent;
 use podium_ports::conductor::{Abilities, PlanOutcome};
 use podium_ports::conductor_profile::ConductorProfile;
@@ -47,18 +47,8 @@ pub struct Submit {
     pub model: String,
     /// The name and version of the only acceptable conductor, if the client named one.
     pub conductor: Option<String>,
-    /// The messages.
-    pub conversation: Conversation,
-    /// The policy.
-    pub policy: Policy,
-    /// Most tokens of the answer.
-    pub answer_tokens_max: Option<u32>,
-    /// The sampling parameters for its workers.
-    pub sampling: Sampling,
-    /// The response format of the answer.
-    pub answer: AnswerForm,
-    /// The stop sequences of the answer.
-    pub stops: Stops,
+    /// The question, and the parameters of its answer.
+    pub request: RunRequest,
 }
 
 /// The run of a request.
@@ -140,14 +130,14 @@ struct Draft {
 }
 
 /// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.
-pub(crate) async fn submit(context: &Context, request: Submit) -> Result<Submitted, SubmitError> {
-    let draft = draft(context, request)?;
+pub(crate) async fn submit(context: &Context, submit: Submit) -> Result<Submitted, SubmitError> {
+    let draft = draft(context, submit)?;
     create(context, draft).await
 }
 
 /// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`submit`], the run is durable.
-pub(crate) async fn ask(context: &Context, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
-    let draft = draft(context, request)?;
+pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted, Ending), SubmitError> {
+    let draft = draft(context, submit)?;
     let id = draft.commit.after.id();
     // Usually the subscription is complete first, and no end can be missed. An accepted run waits for no live stream.
     let mut ending = Ending::of_new(context.clone(), id);
@@ -163,38 +153,34 @@ pub(crate) async fn ask(context: &Context, request: Submit) -> Result<(Submitted
     }
 }
 
-fn draft(context: &Context, request: Submit) -> Result<Draft, SubmitError> {
+fn draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
     let (parts, now) = (context.parts(), context.now());
     let id = parts.ids.run_id(now);
     let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
-    let conductor = match &request.conductor {
+    let conductor = match &submit.conductor {
         Some(pinned) => parts.conductor(pinned).ok_or_else(|| unknown(pinned))?,
         None => parts.conductors.for_run(id),
     };
-    let policy = bounded(context, conductor, &request)?;
+    let policy = bounded(context, conductor, &submit.request)?;
+    let request = RunRequest { policy, ..submit.request };
     request.sampling.check()?;
     let question = Question {
         conversation: &request.conversation,
-        policy: &policy,
+        policy: &request.policy,
         answer_tokens_max: request.answer_tokens_max,
         at: now,
     };
-    let hold = if request.budgets.is_empty() { Cost::ZERO } else { least(context, conductor, &question) };
+    let hold = if submit.budgets.is_empty() { Cost::ZERO } else { least(context, conductor, &question) };
     let spec = RunSpec {
-        tenant: request.tenant,
-        key: request.key,
-        budgets: request.budgets.iter().map(|budget| budget.at(now)).collect(),
+        tenant: submit.tenant,
+        key: submit.key,
+        budgets: submit.budgets.iter().map(|budget| budget.at(now)).collect(),
         hold,
-        request_id: request.request_id,
-        request_digest: request.request_digest,
-        model: request.model,
-        conversation: request.conversation,
-        deadline_at: now.after(policy.deadline()),
-        policy,
-        answer_tokens_max: request.answer_tokens_max,
-        sampling: request.sampling,
-        answer: request.answer,
-        stops: request.stops,
+        request_id: submit.request_id,
+        request_digest: submit.request_digest,
+        model: submit.model,
+        deadline_at: now.after(request.policy.deadline()),
+        request,
         pool: parts.pool.version(),
         conductor: conductor.id().to_owned(),
         accepted_at: now,
@@ -284,7 +270,7 @@ async fn existing(context: &Context, id: RunId, spec: &RunSpec) -> Result<Submit
 pub(super) fn bounded(
     context: &Context,
     conductor: &ConductorProfile,
-    request: &Submit,
+    request: &RunRequest,
 ) -> Result<Policy, SubmitError> {
     let policy = within_abilities(conductor.abilities(), request.policy.clone());
     policy.check()?;

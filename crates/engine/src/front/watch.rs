@@ -296,7 +296,7 @@ impl Watcher {
 
     fn is_answer(&self, StepRef { round, step }: StepRef) -> bool {
         let Some(run) = &self.run else { return false };
-        round + 1 >= run.spec().policy.rounds_max && run.is_final_step(round, step)
+        round + 1 >= run.spec().request.policy.rounds_max && run.is_final_step(round, step)
     }
 }
 

@@ -116,7 +116,7 @@ impl Counting<'_> {
 
     fn count(self, event: &SequencedEvent, next: Option<&RunEvent>, before: Option<&RunEvent>) {
         use Purpose::{Failed, Output, Unused};
-        let (at, tier) = (event.at, || tier_of(self.run.spec().policy.tier));
+        let (at, tier) = (event.at, || tier_of(self.run.spec().request.policy.tier));
         let ended = |task: &TaskRef, claim: &ClaimId, outcome, purpose, cost| {
             self.attempt_ended(Ended { task: *task, claim: *claim, outcome, purpose, cost });
         };
@@ -181,7 +181,7 @@ impl Counting<'_> {
 
     fn ended(self, at: Timestamp, outcome: &'static str) {
         let spec = self.run.spec();
-        let attributes = [tier_of(spec.policy.tier), KeyValue::new(OUTCOME, outcome)];
+        let attributes = [tier_of(spec.request.policy.tier), KeyValue::new(OUTCOME, outcome)];
         self.instruments.run_duration.record(at.since(spec.accepted_at).as_secs_f64(), &attributes);
     }
 
@@ -190,7 +190,7 @@ impl Counting<'_> {
         self.attempt_ended(Ended { task, claim, outcome, purpose: Purpose::Output, cost });
         if let Some(attempt) = self.attempt(task, claim) {
             let took = at.since(attempt.started_at).as_secs_f64();
-            self.instruments.plan_duration.record(took, &[tier_of(self.run.spec().policy.tier)]);
+            self.instruments.plan_duration.record(took, &[tier_of(self.run.spec().request.policy.tier)]);
         }
     }
 
@@ -198,7 +198,7 @@ impl Counting<'_> {
         let outcome = KeyValue::new(OUTCOME, outcome);
         match task {
             TaskRef::Plan { .. } => {
-                self.instruments.plans.add(1, &[tier_of(self.run.spec().policy.tier), outcome]);
+                self.instruments.plans.add(1, &[tier_of(self.run.spec().request.policy.tier), outcome]);
                 if !cost.is_zero() {
                     self.instruments.plan_cost.add(cost.nano_usd(), &[]);
                 }

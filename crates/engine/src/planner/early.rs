@@ -76,11 +76,11 @@ impl<'a> Reading<'a> {
         if self.round > 0 && self.draft.access_list.is_empty() {
             return None;
         }
-        let spec = self.run.spec();
+        let request = &self.run.spec().request;
         // The last step so far may end the plan, and only the last step of a plan has the token limit, response format and stop
         // sequences of the answer.
-        let ending = if spec.shapes_answer() { LastStep::Withheld } else { LastStep::Included };
-        let head = self.draft.head(self.pool, &spec.policy, ending)?;
+        let ending = if request.shapes_answer() { LastStep::Withheld } else { LastStep::Included };
+        let head = self.draft.head(self.pool, &request.policy, ending)?;
         if self.begun.as_ref().is_some_and(|begun| !head.begins_with(begun)) {
             return None;
         }
@@ -119,7 +119,6 @@ impl<'a> Reading<'a> {
 #[cfg(test)]
 mod tests {
     use podium_domain::answer::AnswerForm;
-    use podium_domain::run::RunSpec;
     use podium_ports::clock::Ids as _;
     use podium_testkit::{Driven, SeededIds, TestClock, a_pool, a_spec, head_of};
 
@@ -129,7 +128,8 @@ mod tests {
         "model_id = [\"quick\", \"checker\", \"careful\"]\nsubtasks = [\"a\", \"b\", \"c\"]\n";
 
     fn a_run(answer_tokens_max: Option<u32>) -> Run {
-        let spec = RunSpec { answer_tokens_max, ..a_spec() };
+        let mut spec = a_spec();
+        spec.request.answer_tokens_max = answer_tokens_max;
         Driven::accept(SeededIds::new(1).run_id(TestClock::START), spec).run
     }
 
@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn the_last_step_waits_if_the_answer_has_a_limit_or_a_format() {
-        let (pool, form) = (a_pool(), RunSpec { answer: AnswerForm::JsonObject, ..a_spec() });
+        let (pool, mut form) = (a_pool(), a_spec());
+        form.request.answer = AnswerForm::JsonObject;
         let formed = Driven::accept(SeededIds::new(1).run_id(TestClock::START), form).run;
         for (run, expected) in [(a_run(None), 1), (a_run(Some(9)), 0), (formed, 0)] {
             let mut reading = Reading::new(&run, 0, &pool);

@@ -51,16 +51,16 @@ pub(crate) fn plan_request(
     let pool = conductor.and_then(|conductor| conductor.pool_in_text());
     let earlier = if plans_again { None } else { Earlier::before(run, round, pool) };
     let policy = if plans_again {
-        spec.policy.without(&run.workers_without_output(round - 1), context.pool())
+        spec.request.policy.without(&run.workers_without_output(round - 1), context.pool())
     } else {
-        spec.policy.clone()
+        spec.request.policy.clone()
     };
     PlanRequest {
         asker: Asker { tenant: spec.tenant.clone(), run: run.id(), round },
-        question: spec.conversation.question(),
+        question: spec.request.conversation.question(),
         policy,
         earlier,
-        seed: spec.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
+        seed: spec.request.sampling.seed.map_or_else(|| seed(claim), |chosen| seed_of(run, task, chosen)),
         asked_at: context.now(),
         time_max: plan_until(context, run, task).since(context.now()),
     }
@@ -77,23 +77,24 @@ pub(super) fn plan_until(context: &Context, run: &Run, task: TaskRef) -> Timesta
 /// The most that a plan reserves of the budgets of its run: for its steps, and for planning the round after it.
 pub(crate) fn reserve_for(context: &Context, run: &Run, result: &PlanResult) -> Cost {
     let (spec, parts) = (run.spec(), context.parts());
+    let request = &spec.request;
     let PlanResult::Plan(planned) = result else { return Cost::ZERO };
     if spec.budgets.is_empty() {
         return Cost::ZERO;
     }
     let question = Question {
-        conversation: &spec.conversation,
-        policy: &spec.policy,
-        answer_tokens_max: spec.answer_tokens_max,
+        conversation: &request.conversation,
+        policy: &request.policy,
+        answer_tokens_max: request.answer_tokens_max,
         at: context.now(),
     };
     let steps = question.plan_max(&parts.pool, &planned.plan);
-    if run.current_round() + 1 >= spec.policy.rounds_max {
+    if run.current_round() + 1 >= request.policy.rounds_max {
         return steps;
     }
     // A conductor that this process does not know costs nothing here: the round will be abandoned.
     let next = parts.conductor(&spec.conductor).map_or(Cost::ZERO, |conductor| {
-        conductor.plan_cost_max(&follow_up_request(context, &spec.conversation, spec.policy.clone()))
+        conductor.plan_cost_max(&follow_up_request(context, &request.conversation, request.policy.clone()))
     });
     steps + next
 }

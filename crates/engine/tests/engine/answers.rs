@@ -12,7 +12,7 @@ use podium_engine::{Submit, SubmitError};
 use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Fault, a_pool, plan_of};
 
-use crate::house::{House, quick, request};
+use crate::house::{House, quick, request, with};
 
 fn ultra() -> Policy {
     Policy::new(Tier::Ultra, Effort::Medium)
@@ -72,7 +72,7 @@ async fn a_house_with_small(small: &[&str]) -> House {
 
 fn long_question() -> Submit {
     let conversation = Conversation::question_only("why? ".repeat(2_000)).unwrap();
-    Submit { conversation, ..request(ultra()) }
+    with(request(ultra()), |request| request.conversation = conversation)
 }
 
 #[tokio::test]
@@ -92,7 +92,8 @@ async fn a_prompt_that_does_not_fit_goes_to_a_worker_with_more_context() {
     assert_eq!(run.answer(), Some("fine"));
     assert!(called(&house).iter().all(|worker| worker.as_str() != "quick"));
     let alone = Policy { fallback: PoolRule::None, ..ultra() };
-    let id = house.engine.submit(Submit { policy: alone, ..long_question() }).await.unwrap().run_id();
+    let id =
+        house.engine.submit(with(long_question(), |request| request.policy = alone)).await.unwrap().run_id();
     let run = house.ended(id).await;
     assert!(failure(&run).contains("context_length_exceeded"), "{}", failure(&run));
     assert_eq!(called(&house).len(), 1);

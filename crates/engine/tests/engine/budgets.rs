@@ -14,7 +14,7 @@ use podium_ports::accounts::Accounts as _;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::{Answer, Fault, TestClock, a_plan, plan_of};
 
-use crate::house::{House, quick, request};
+use crate::house::{House, quick, request, with};
 
 /// What one step by `quick` reserves: 1,050 bytes at two a token, and 4,096 tokens of output.
 const ONE_STEP: u64 = 525_000 + 4_096 * 2_000;
@@ -113,8 +113,8 @@ async fn another_attempt_is_made_only_if_it_fits_the_budget() {
         // It costs two million before it fails: more than the plan's generous count of its prompt has to spare.
         let half = Answer::text("half".repeat(1_000)).fail(Fault::Garbled);
         bank.house.vendor.script("quick", [half, Answer::text("whole")]);
-        let policy = Policy { broken_answer: BrokenAnswer::Again, ..bank.request().policy };
-        let submit = Submit { policy, ..bank.request() };
+        let policy = Policy { broken_answer: BrokenAnswer::Again, ..bank.request().request.policy };
+        let submit = with(bank.request(), |request| request.policy = policy);
         let run = bank.house.ended(bank.house.engine.submit(submit).await.unwrap().run_id()).await;
         assert_eq!(bank.house.vendor.calls().len(), calls, "{run:#?}");
         assert_eq!(run.answer().is_some(), calls == 2);

@@ -8,12 +8,12 @@ use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::run::{Run, TaskState};
 use podium_domain::usage::Usage;
-use podium_engine::{AnswerPart, Submit, Update};
+use podium_engine::{AnswerPart, Update};
 use podium_ports::conductor::ConductorError;
 use podium_testkit::{Answer, Gate, Planning, plan_of};
 
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, a_queue, quick, request, within};
+use crate::house::{House, a_queue, quick, request, with, within};
 
 /// What a conductor writes of [`a_chain`] until the first subtask is closed, and the rest.
 const CHAIN: [&str; 2] = [
@@ -152,7 +152,9 @@ async fn a_step_that_may_be_the_answer_waits_if_the_answer_has_a_limit() {
     let plan = plan_of(&[("quick", "Do it.", &[])]);
     house.conductor.script([Planning::gives(plan).saying([SINGLE, ","]).behind(&gate)]);
     house.vendor.otherwise(Answer::text("fine"));
-    let limited = Submit { answer_tokens_max: Some(7), ..request(Policy::new(Tier::Ultra, Effort::Medium)) };
+    let limited = with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| {
+        request.answer_tokens_max = Some(7)
+    });
     let id = house.engine.submit(limited).await.unwrap().run_id();
     let mut updates = house.engine.watch(id, 0).await.unwrap();
     let house = house.at_work();

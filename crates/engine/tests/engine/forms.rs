@@ -13,7 +13,7 @@ use podium_engine::{Submit, SubmitError};
 use podium_testkit::{Answer, a_pool, plan_of};
 use serde_json::json;
 
-use crate::house::{House, Parts, quick, request};
+use crate::house::{House, Parts, quick, request, with};
 
 fn ultra() -> Policy {
     Policy::new(Tier::Ultra, Effort::Medium)
@@ -25,11 +25,11 @@ fn picture() -> Part {
 
 fn asking(text: &str) -> Submit {
     let conversation = Conversation::new(vec![Message::new(Role::User, text).with([picture()])]).unwrap();
-    Submit { conversation, ..request(ultra()) }
+    with(request(ultra()), |request| request.conversation = conversation)
 }
 
 fn formed(answer: AnswerForm) -> Submit {
-    Submit { answer, ..request(ultra()) }
+    with(request(ultra()), |request| request.answer = answer)
 }
 
 fn a_schema() -> AnswerForm {
@@ -62,7 +62,7 @@ async fn every_step_sees_the_images_and_goes_to_workers_that_take_them() {
     assert_eq!(run.answer(), Some("a cat"));
     let able = ["quick", "careful"].map(|id| WorkerId::new(id).unwrap());
     let able = WorkersAllowed::Only(able.into());
-    assert_eq!(run.spec().policy.workers_allowed, able);
+    assert_eq!(run.spec().request.policy.workers_allowed, able);
     let planned = house.conductor.requests().remove(0);
     assert_eq!(
         (planned.policy.workers_allowed, planned.question.as_str()),
@@ -84,7 +84,7 @@ async fn a_question_for_one_worker_keeps_its_images() {
     let asked = asking("What is this?");
     let run = house.engine.submit(asked.clone()).await.unwrap().run_id();
     house.ended(run).await;
-    assert_eq!(house.vendor.calls_of("quick").remove(0).messages, asked.conversation.messages());
+    assert_eq!(house.vendor.calls_of("quick").remove(0).messages, asked.request.conversation.messages());
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn only_the_final_step_has_the_response_format() {
     ] {
         let run = house.engine.submit(formed(form.clone())).await.unwrap().run_id();
         let run = house.ended(run).await;
-        assert_eq!(run.spec().answer, form);
+        assert_eq!(run.spec().request.answer, form);
         let asked = |worker: &str| house.vendor.calls_of(worker).pop().unwrap();
         assert_eq!((asked("quick").answer, asked("careful").answer), (AnswerForm::Text, form));
         let said = |worker: &str| asked(worker).messages.last().unwrap().text.ends_with(words);
@@ -116,9 +116,9 @@ async fn only_the_final_step_has_the_stop_sequences() {
     house.conductor.otherwise(plan_of(&[("quick", "think", &[]), ("careful", "tell", &[0])]));
     house.vendor.otherwise(Answer::text("fine"));
     let stops = Stops::new(vec!["END".to_owned(), "\n\n".to_owned()]).unwrap();
-    let submit = Submit { stops: stops.clone(), ..request(ultra()) };
+    let submit = with(request(ultra()), |request| request.stops = stops.clone());
     let run = house.ended(house.engine.submit(submit).await.unwrap().run_id()).await;
-    assert_eq!((run.answer(), &run.spec().stops), (Some("fine"), &stops));
+    assert_eq!((run.answer(), &run.spec().request.stops), (Some("fine"), &stops));
     let asked = |worker: &str| house.vendor.calls_of(worker).pop().unwrap();
     assert_eq!(
         (asked("quick").stops.as_slice(), asked("careful").stops.as_slice()),
@@ -137,7 +137,7 @@ async fn a_whole_question_without_the_word_json_gets_a_note_on_json() {
     ] {
         house.conductor.otherwise(plan_of(&[("quick", question, &[])]));
         let conversation = Conversation::question_only(question).unwrap();
-        let submit = Submit { conversation, ..formed(form.clone()) };
+        let submit = with(formed(form.clone()), |request| request.conversation = conversation);
         let run = house.engine.submit(submit).await.unwrap().run_id();
         house.ended(run).await;
         let call = house.vendor.calls_of("quick").pop().unwrap();
@@ -155,7 +155,7 @@ async fn a_request_that_no_worker_can_take_is_refused_at_once() {
         (formed(AnswerForm::JsonObject), "json_object"),
         (formed(a_schema()), "json_schema"),
     ] {
-        let submit = Submit { policy: policy.clone(), ..submit };
+        let submit = with(submit, |request| request.policy = policy.clone());
         let estimated = house.engine.estimate(&submit).await.unwrap_err().to_string();
         let refused = house.engine.submit(submit).await.unwrap_err();
         assert!(matches!(&refused, SubmitError::NoneTakes(e) if e.feature.as_str() == feature));
@@ -180,7 +180,7 @@ async fn an_image_counts_by_its_tokens_and_not_its_bytes() {
     let large = Part::Image(Image::Data { media_type: MediaType::Png, base64: "AAAA".repeat(1000) });
     let cost = async |parts: Vec<Part>| {
         let conversation = Conversation::new(vec![Message::new(Role::User, "What is this?").with(parts)]);
-        let submit = Submit { conversation: conversation.unwrap(), ..request(ultra()) };
+        let submit = with(request(ultra()), |request| request.conversation = conversation.unwrap());
         house.engine.estimate(&submit).await.unwrap().cost_min.nano_usd()
     };
     assert_eq!(cost(vec![large]).await, cost(vec![picture()]).await);

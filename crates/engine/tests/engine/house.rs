@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
+use podium_domain::request::RunRequest;
 use podium_domain::run::Run;
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_engine::{AnswerPart, CallParts, Engine, Options, Submit, Work};
 use podium_memory::{MemoryLimiter, MemoryLive, MemoryQueue};
 use podium_ports::cache::StepCache;
@@ -244,13 +242,14 @@ pub(crate) fn request(policy: Policy) -> Submit {
         request_digest: None,
         model: "podium-ultra".to_owned(),
         conductor: None,
-        conversation: Conversation::question_only("Why is the sky blue?").unwrap(),
-        policy,
-        answer_tokens_max: None,
-        answer: AnswerForm::Text,
-        stops: Stops::default(),
-        sampling: Sampling::NONE,
+        request: RunRequest::new(Conversation::question_only("Why is the sky blue?").unwrap(), policy),
     }
+}
+
+/// A submit whose request is changed.
+pub(crate) fn with(mut submit: Submit, change: impl FnOnce(&mut RunRequest)) -> Submit {
+    change(&mut submit.request);
+    submit
 }
 
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {

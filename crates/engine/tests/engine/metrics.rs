@@ -24,7 +24,7 @@ use podium_testkit::metrics::{Measured, Meters, assert_described};
 use podium_testkit::{Answer, Fault, Planning, TestClock, a_tenant, plan_of};
 
 use crate::guarded::Guarded;
-use crate::house::{House, Parts, quick, request};
+use crate::house::{House, Parts, quick, request, with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 /// What planning costs where it costs anything.
@@ -101,7 +101,7 @@ async fn recalls() -> Vec<Run> {
     let sampling = Sampling { temperature: Some(0.0), ..Sampling::NONE };
     let cold = || {
         assert_eq!(ultra().step_cache, StepCaching::Exact);
-        Submit { sampling, ..request(ultra()) }
+        with(request(ultra()), |request| request.sampling = sampling)
     };
     vec![ended(&house, cold()).await, ended(&house, cold()).await]
 }

@@ -19,7 +19,7 @@ use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
 use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, plan_of};
 
-use crate::house::{House, Parts, quick, request};
+use crate::house::{House, Parts, quick, request, with};
 
 const COLD: Sampling = Sampling { temperature: Some(0.0), top_p: None, seed: None };
 
@@ -43,7 +43,7 @@ async fn a_house(plan: Plan) -> House {
 }
 
 fn cold() -> Submit {
-    Submit { sampling: COLD, ..request(Policy::new(Tier::Ultra, Effort::Medium)) }
+    with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| request.sampling = COLD)
 }
 
 async fn ask(house: &House, submit: Submit) -> RunId {
@@ -83,27 +83,27 @@ async fn a_step_is_called_again_if_the_answer_may_differ() {
     let house = a_house(one_step()).await;
     house.vendor.otherwise(Answer::text("blue"));
     let other_tenant = || TenantId::new("other").unwrap();
-    let off = Policy { step_cache: StepCaching::Off, ..cold().policy };
-    let longer = Policy { output_bytes_max: 1000, ..cold().policy };
+    let off = Policy { step_cache: StepCaching::Off, ..cold().request.policy };
+    let longer = Policy { output_bytes_max: 1000, ..cold().request.policy };
     let sampled = |temperature, seed| Sampling { temperature, seed, ..Sampling::NONE };
     let asked = [
         cold(),
         Submit { tenant: other_tenant(), ..cold() },
-        Submit { policy: off.clone(), ..cold() },
-        Submit { policy: off, ..cold() },
-        Submit { policy: longer, ..cold() },
-        Submit { answer_tokens_max: Some(7), ..cold() },
-        Submit { sampling: sampled(None, None), ..cold() },
-        Submit { sampling: sampled(Some(0.5), None), ..cold() },
-        Submit { sampling: sampled(Some(0.5), None), ..cold() },
-        Submit { sampling: sampled(Some(0.5), Some(1)), ..cold() },
-        Submit { sampling: sampled(Some(0.5), Some(2)), ..cold() },
+        with(cold(), |request| request.policy = off.clone()),
+        with(cold(), |request| request.policy = off),
+        with(cold(), |request| request.policy = longer),
+        with(cold(), |request| request.answer_tokens_max = Some(7)),
+        with(cold(), |request| request.sampling = sampled(None, None)),
+        with(cold(), |request| request.sampling = sampled(Some(0.5), None)),
+        with(cold(), |request| request.sampling = sampled(Some(0.5), None)),
+        with(cold(), |request| request.sampling = sampled(Some(0.5), Some(1))),
+        with(cold(), |request| request.sampling = sampled(Some(0.5), Some(2))),
     ];
     for (before, submit) in asked.into_iter().enumerate() {
         ended(&house, submit).await;
         assert_eq!(house.vendor.calls().len(), before + 1);
     }
-    let seeded = Submit { sampling: sampled(Some(0.5), Some(1)), ..cold() };
+    let seeded = with(cold(), |request| request.sampling = sampled(Some(0.5), Some(1)));
     ended(&house, seeded).await;
     ended(&house, cold()).await;
     assert_eq!(house.vendor.calls().len(), 11);

@@ -8,12 +8,12 @@ use podium_domain::sampling::Sampling;
 use podium_engine::{Submit, SubmitError};
 use podium_testkit::{Answer, a_plan, a_pool};
 
-use crate::house::{House, Parts, quick, request};
+use crate::house::{House, Parts, quick, request, with};
 
 const WISH: Sampling = Sampling { temperature: Some(0.5), top_p: Some(0.9), seed: Some(7) };
 
 fn wishing(sampling: Sampling) -> Submit {
-    Submit { sampling, ..request(Policy::new(Tier::Ultra, Effort::Medium)) }
+    with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| request.sampling = sampling)
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn each_worker_gets_the_sampling_parameters_that_it_supports() {
     house.vendor.otherwise(Answer::text("fine"));
     let run = house.engine.submit(wishing(WISH)).await.unwrap().run_id();
     let run = house.ended(run).await;
-    assert_eq!(run.spec().sampling, WISH);
+    assert_eq!(run.spec().request.sampling, WISH);
     let asked = |worker: &str| {
         let call = house.vendor.calls_of(worker).remove(0);
         Sampling { temperature: call.temperature, top_p: call.top_p, seed: call.seed }

@@ -60,7 +60,7 @@ async fn runs_of_a_vendor_without_capacity_wait_without_commits() {
     }
     let runs = all(&house, &stuck).await;
     assert_eq!(runs.iter().map(Run::version).collect::<Vec<_>>(), before, "nothing was committed for them");
-    assert!(runs.iter().all(|run| !run.is_ended() && run.spec().policy.tier == Tier::Ultra));
+    assert!(runs.iter().all(|run| !run.is_ended() && run.spec().request.policy.tier == Tier::Ultra));
     assert!(house.vendor.calls_of("quick").is_empty());
 }
 

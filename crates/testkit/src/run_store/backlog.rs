@@ -162,7 +162,8 @@ pub(crate) async fn lanes_have_backlogs_of_their_own(store: &StoreFixture) {
     let ultra: Vec<_> = (0..20).map(|_| left(&ids, "acme", Duration::ZERO)).collect();
     let mini: Vec<_> = (0..3)
         .map(|_| {
-            let spec = RunSpec { policy: Policy::new(Tier::Mini, Effort::Medium), ..a_spec() };
+            let mut spec = a_spec();
+            spec.request.policy = Policy::new(Tier::Mini, Effort::Medium);
             let run = Driven::accept(ids.run_id(spec.accepted_at), spec);
             Driven { telling: Telling::FromBacklog, ..run }
         })

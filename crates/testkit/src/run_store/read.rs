@@ -3,8 +3,8 @@
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{FailedStep, Policy};
-use podium_domain::run::{AttemptError, Command, FinishReason, RunSpec, Saved, StepResult, TaskRef};
+use podium_domain::policy::FailedStep;
+use podium_domain::run::{AttemptError, Command, FinishReason, Saved, StepResult, TaskRef};
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
 use podium_ports::store::{Lack, RunSums};
@@ -77,7 +77,8 @@ pub(crate) async fn the_list_has_state_sums_and_end(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let question = "Why is the sky blue?";
     let conversation = Conversation::question_only(question).expect("it is a question");
-    let spec = RunSpec { conversation, ..a_spec() };
+    let mut spec = a_spec();
+    spec.request.conversation = conversation;
     let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
     store.must_create(run.commit()).await;
     let line = async || store.first.list(&a_tenant(), None, 1).await.unwrap().remove(0);
@@ -134,9 +135,9 @@ pub(crate) async fn the_list_says_what_an_answer_lacks(store: &StoreFixture) {
 
 /// A stored run of four steps, the last of which sees the others and is done without those that fail.
 async fn going_on(store: &StoreFixture, ids: &SeededIds) -> Driven {
-    let spec = a_spec();
-    let policy = Policy { failed_step: FailedStep::Continue, ..spec.policy.clone() };
-    let mut run = Driven::accept(ids.run_id(spec.accepted_at), RunSpec { policy, ..spec });
+    let mut spec = a_spec();
+    spec.request.policy.failed_step = FailedStep::Continue;
+    let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
     store.must_create(run.commit()).await;
     let seen = ["left", "right", "middle"].map(|subtask| ("quick", subtask, &[][..]));
     run.plan(plan_of(&[&seen[..], &[("careful", "join", &[0, 1, 2])]].concat()), ids);

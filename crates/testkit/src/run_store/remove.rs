@@ -76,7 +76,7 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
     assert_eq!(store.load(active.id()).await, Some(active.run.clone()));
     assert_eq!(store.events(other.id()).await.len() as u64, other.run.version());
     let due = store.first.due(END_OF_TIME, END_OF_TIME, 100).await.unwrap();
-    let (task, lane) = (TaskRef::Plan { round: 0 }, Lane::Plan(active.run.spec().policy.tier));
+    let (task, lane) = (TaskRef::Plan { round: 0 }, Lane::Plan(active.run.spec().request.policy.tier));
     let ready = vec![ReadyTask { run: active.id(), task, lane }];
     assert_eq!(due, Due { ready, overdue: vec![active.id()], ..Due::default() });
 }

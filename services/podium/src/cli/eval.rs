@@ -7,13 +7,11 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::StreamExt as _;
 use podium_api::{ModelName, NewRun};
-use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
+use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_domain::usage::Usage;
 use podium_engine::Engine;
 use podium_server::Caller;
@@ -170,12 +168,7 @@ pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<O
     let new_run = NewRun {
         request_id: None,
         model: ModelName::of_tier(policy.tier),
-        conversation,
-        policy,
-        answer_tokens_max: None,
-        answer: AnswerForm::Text,
-        stops: Stops::default(),
-        sampling: Sampling::NONE,
+        request: RunRequest::new(conversation, policy),
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
     let caller = Caller::local().map_err(|e| Error::Refused(e.to_string()))?;

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use podium_domain::answer::AnswerForm;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
 use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::pool::Pool;
+use podium_domain::request::RunRequest;
 use podium_domain::run::{Attempt, AttemptOutcome, FailReason, Run, RunState};
-use podium_domain::sampling::Sampling;
-use podium_domain::stops::Stops;
 use podium_engine::{CallParts, Engine, Options, Parts, Submit, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::conductor::{Conductor, Conductors};
@@ -92,12 +90,7 @@ impl AtWork {
             request_digest: None,
             model: "podium-ultra".to_owned(),
             conductor: None,
-            conversation: Conversation::question_only(QUESTION).unwrap(),
-            policy,
-            answer_tokens_max: None,
-            answer: AnswerForm::Text,
-            stops: Stops::default(),
-            sampling: Sampling::NONE,
+            request: RunRequest::new(Conversation::question_only(QUESTION).unwrap(), policy),
         };
         let (submitted, mut ending) = self.engine.ask(submit).await.unwrap();
         let id: RunId = submitted.run_id();

@@ -230,10 +230,12 @@ fn a_substitute_is_not_needed_where_every_step_was_begun() {
 fn a_step_begun_without_the_format_is_not_the_answer() {
     let policy = policy(1, 1);
     let run = accepted(policy.clone());
-    let limit = RunSpec { answer_tokens_max: Some(5), ..run.spec().clone() };
-    let form = RunSpec { answer: AnswerForm::JsonObject, ..run.spec().clone() };
-    let end = RunSpec { stops: Stops::new(vec!["x".to_owned()]).unwrap(), ..run.spec().clone() };
-    for spec in [limit, form, end] {
+    let plain = &run.spec().request;
+    let limit = RunRequest { answer_tokens_max: Some(5), ..plain.clone() };
+    let form = RunRequest { answer: AnswerForm::JsonObject, ..plain.clone() };
+    let end = RunRequest { stops: Stops::new(vec!["x".to_owned()]).unwrap(), ..plain.clone() };
+    for request in [limit, form, end] {
+        let spec = RunSpec { request, ..run.spec().clone() };
         let shaped = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
         let run = Run::replay(run.id(), &[shaped]).unwrap();
         let run = drive(run, &[claimed(PLAN, 1), begin(head_of("[[]]", "do it", &policy), 1)]);

@@ -161,7 +161,7 @@ fn check_promises(run: &Run, command: &Command) {
 
 /// Walks every reachable state and returns all of them with every event that occurred.
 pub(super) fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
-    let attempts_max = begin.spec().policy.attempts_max;
+    let attempts_max = begin.spec().request.policy.attempts_max;
     let mut seen = HashSet::from([key(&begin)]);
     let mut events = HashMap::new();
     let (mut queue, mut states) = (VecDeque::from([begin]), Vec::new());
