@@ -97,7 +97,7 @@ fn show_examples(text: &mut String, examples: &[Example]) {
 
 fn describe_workers(text: &mut String, context: &PlanContext<'_>) {
     let allowed =
-        context.pool.workers().iter().enumerate().filter(|(_, worker)| context.policy.allows(worker));
+        context.pool.workers().iter().enumerate().filter(|(_, worker)| context.policy.allows(&worker.id));
     for (number, worker) in allowed {
         let _ = write!(text, "Model id {number}: {}", worker.description.trim());
         if !worker.strengths.is_empty() {

@@ -54,7 +54,7 @@ pub fn narrowed(
     let stop = (!stops.is_empty()).then_some(Feature::Stop);
     let needs: Vec<_> = image.into_iter().chain(answer.feature()).chain(stop).collect();
     let (mut able, mut lacks, mut last) = (Vec::new(), Vec::new(), None);
-    for worker in pool.workers().iter().filter(|worker| policy.allows(worker)) {
+    for worker in pool.workers().iter().filter(|worker| policy.allows(&worker.id)) {
         let lacking = needs.iter().find(|feature| !worker.takes(**feature));
         let lacking = lacking.map(|feature| (*feature, feature.as_str()));
         let blank =
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn allowed(policy: &Policy, pool: &Pool) -> Vec<String> {
-        pool.workers().iter().filter(|w| policy.allows(w)).map(|w| w.id.to_string()).collect()
+        pool.workers().iter().filter(|w| policy.allows(&w.id)).map(|w| w.id.to_string()).collect()
     }
 
     const SEES: &str = "modalities = [\"text\", \"image\"]\nfeatures = [\"json_schema\"]";

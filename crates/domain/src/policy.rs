@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 use crate::money::Cost;
-use crate::pool::{Pool, Worker};
 
 /// The two ways to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -350,21 +349,19 @@ impl Policy {
         Duration::from_millis(self.deadline_ms)
     }
 
-    /// Whether a plan may use `worker`.
-    pub fn allows(&self, worker: &Worker) -> bool {
-        self.allows_id(&worker.id)
-    }
-
-    /// The same policy without `workers`: of the pool's workers, those that remain allowed, perhaps none.
+    /// The same policy without `workers`: those of `all` that remain allowed, perhaps none.
     #[must_use]
-    pub fn without(&self, workers: &BTreeSet<WorkerId>, pool: &Pool) -> Self {
-        let allowed = pool.workers().iter().filter(|worker| self.allows(worker));
-        let rest = allowed.map(|worker| &worker.id).filter(|id| !workers.contains(*id));
+    pub fn without<'w>(
+        &self,
+        workers: &BTreeSet<WorkerId>,
+        all: impl IntoIterator<Item = &'w WorkerId>,
+    ) -> Self {
+        let rest = all.into_iter().filter(|id| self.allows(id) && !workers.contains(*id));
         Self { workers_allowed: WorkersAllowed::Only(rest.cloned().collect()), ..self.clone() }
     }
 
-    /// As [`Self::allows`], by name.
-    pub fn allows_id(&self, worker: &WorkerId) -> bool {
+    /// Whether a plan may use `worker`.
+    pub fn allows(&self, worker: &WorkerId) -> bool {
         match &self.workers_allowed {
             WorkersAllowed::All => true,
             WorkersAllowed::Only(ids) => ids.contains(worker),

@@ -218,7 +218,7 @@ impl Pool {
     /// The worker for a whole question if nothing better is known: the one with the most expensive completion that the policy
     /// allows, because vendors price by ability; the first of equals.
     pub fn safest(&self, policy: &Policy) -> Option<&Worker> {
-        let allowed = self.workers.iter().filter(|worker| policy.allows(worker));
+        let allowed = self.workers.iter().filter(|worker| policy.allows(&worker.id));
         allowed.rev().max_by_key(|worker| worker.prices.latest().prices.output)
     }
 

@@ -64,14 +64,14 @@ impl Question<'_> {
 
     /// The least that a plan can cost: one step by the cheapest worker that the policy allows.
     pub(crate) fn least(&self, pool: &Pool) -> Cost {
-        let allowed = pool.workers().iter().filter(|worker| self.policy.allows(worker));
+        let allowed = pool.workers().iter().filter(|worker| self.policy.allows(&worker.id));
         allowed.map(|worker| self.call_max(worker, Given::default(), true)).min().unwrap_or_default()
     }
 
     /// The most that any plan of a round can cost: all steps that the policy allows, by the most expensive worker, each of which sees
     /// all steps before it and the round before.
     pub(crate) fn round_max(&self, pool: &Pool) -> Cost {
-        let allowed = || pool.workers().iter().filter(|worker| self.policy.allows(worker));
+        let allowed = || pool.workers().iter().filter(|worker| self.policy.allows(&worker.id));
         let longest = allowed().map(|worker| u64::from(worker.output_tokens_max)).max().unwrap_or_default();
         let subtask = podium_domain::plan::SUBTASK_BYTES_MAX as u64;
         let earlier = if self.policy.rounds_max > 1 { EARLIER_BYTES_MAX as u64 } else { 0 };

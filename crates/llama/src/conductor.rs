@@ -187,7 +187,7 @@ impl LlamaConductor {
         };
         let usage = Usage { prompt_tokens: prompt_tokens as u64, ..Usage::default() };
         let allowed =
-            |id: &WorkerId| self.pool.worker(id).is_some_and(|worker| request.policy.allows(worker));
+            |id: &WorkerId| self.pool.worker(id).is_some_and(|worker| request.policy.allows(&worker.id));
         let worker = match head.choose(&values, allowed) {
             Ok(worker) => worker,
             Err(reason) => {
@@ -209,7 +209,7 @@ impl LlamaConductor {
     fn shape(&self, request: &PlanRequest) -> Result<PlanShape, ConductorError> {
         let workers = (0u16..).zip(self.pool.workers());
         let allowed =
-            workers.filter(|(_, worker)| request.policy.allows(worker)).map(|(position, _)| position);
+            workers.filter(|(_, worker)| request.policy.allows(&worker.id)).map(|(position, _)| position);
         let may_keep_answer = if request.earlier.is_some() { MayKeepAnswer::Yes } else { MayKeepAnswer::No };
         let shape = PlanShape::new(allowed, request.policy.steps_max, may_keep_answer);
         let shape = match self.manifest.prompt.subtasks {

@@ -70,7 +70,7 @@ pub(super) fn json_reasoning(text: &str) -> Option<String> {
 /// Positions of the workers that a plan may use.
 fn allowed(pool: &Pool, policy: &Policy) -> Vec<usize> {
     let workers = pool.workers().iter().enumerate();
-    workers.filter(|(_, worker)| policy.allows(worker)).map(|(position, _)| position).collect()
+    workers.filter(|(_, worker)| policy.allows(&worker.id)).map(|(position, _)| position).collect()
 }
 
 /// Uses only what every vendor's schemas support, so lengths are not bounded. Members are written in this order.

@@ -216,7 +216,7 @@ fn find_allowed<'p>(
         position_max: pool.workers().len().saturating_sub(1),
     };
     let worker = id.find(pool).ok_or_else(unknown)?;
-    if policy.allows(worker) {
+    if policy.allows(&worker.id) {
         return Ok(worker);
     }
     Err(PlanError::WorkerNotAllowed { step, worker: worker.id.clone() })

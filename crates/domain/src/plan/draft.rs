@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::ParseError;
-use super::stream::PlanStream;
 use crate::ids::{StepIndex, WorkerId};
 
 /// One of the three lists.
@@ -97,13 +95,6 @@ pub enum PlanPiece {
 }
 
 impl PlanDraft {
-    /// Parses a whole text, exactly as [`PlanStream`] parses it in parts.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut stream = PlanStream::new();
-        stream.push(text);
-        stream.finish()
-    }
-
     /// A plan of one step, for the mini tier and for failures of the conductor.
     pub fn single(worker: &WorkerId, subtask: impl Into<String>) -> Self {
         Self {

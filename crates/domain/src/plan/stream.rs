@@ -31,6 +31,15 @@ pub struct PlanStream {
     groups: Groups,
 }
 
+impl PlanDraft {
+    /// Parses a whole text, exactly as [`PlanStream`] parses it in parts.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut stream = PlanStream::new();
+        stream.push(text);
+        stream.finish()
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Mode {
     Prose,

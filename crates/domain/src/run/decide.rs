@@ -235,7 +235,7 @@ impl Run {
     fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
         let TaskRef::Step { round, step } = task else { return None };
         let may = self.can_fall_back(task)
-            && self.spec.request.policy.allows_id(worker)
+            && self.spec.request.policy.allows(worker)
             && self.worker_of(task) != Some(worker)
             && !self.task(task)?.has_tried(worker)
             && now < self.spec.deadline_at;

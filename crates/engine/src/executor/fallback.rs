@@ -18,7 +18,7 @@ pub(super) fn next(pool: &Pool, call: &StepCall) -> Option<WorkerId> {
 pub(super) fn candidates<'p>(pool: &'p Pool, call: &'p StepCall) -> impl Iterator<Item = &'p Worker> {
     let tried = call.run.task(call.task());
     let may = move |other: &&Worker| {
-        call.run.spec().request.policy.allows(other)
+        call.run.spec().request.policy.allows(&other.id)
             && tried.is_some_and(|tried| !tried.has_tried(&other.id))
             && can_take(other, &call.request)
     };

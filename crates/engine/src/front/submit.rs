@@ -292,7 +292,7 @@ pub(super) fn least(context: &Context, conductor: &ConductorProfile, question: &
 /// The policy, restricted to the workers whose context the conversation fits, because each worker gets all of it.
 fn within_context(policy: Policy, pool: &Pool, conversation: &Conversation) -> Result<Policy, SubmitError> {
     let tokens = message_tokens(conversation.messages());
-    let allowed = || pool.workers().iter().filter(|worker| policy.allows(worker));
+    let allowed = || pool.workers().iter().filter(|worker| policy.allows(&worker.id));
     let able: Vec<_> = allowed().filter(|worker| tokens < u64::from(worker.context_tokens)).collect();
     if able.len() == allowed().count() {
         return Ok(policy);

@@ -51,7 +51,8 @@ pub(crate) fn plan_request(
     let pool = conductor.and_then(|conductor| conductor.pool_in_text());
     let earlier = if plans_again { None } else { Earlier::before(run, round, pool) };
     let policy = if plans_again {
-        spec.request.policy.without(&run.workers_without_output(round - 1), context.pool())
+        let all = context.pool().workers().iter().map(|worker| &worker.id);
+        spec.request.policy.without(&run.workers_without_output(round - 1), all)
     } else {
         spec.request.policy.clone()
     };

@@ -5,7 +5,7 @@ use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
 use podium_domain::run::{FailReason, FinishReason, Run, RunState};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::{Abilities, ConductorError, PlanRequest};
-use podium_testkit::{Answer, Fault, Planning, a_pool, plan_of};
+use podium_testkit::{Answer, Fault, Planning, plan_of};
 
 use crate::house::{House, one, quick};
 
@@ -75,9 +75,7 @@ async fn a_conductor_that_judges_no_round_plans_without_failed_workers() {
     assert_eq!((run.answer(), run.rounds().len()), (Some("the other answer"), 2));
     let [first, second] = &house.conductor.requests()[..] else { panic!("two requests") };
     let allowed = |request: &PlanRequest| -> Vec<bool> {
-        ["quick", "careful", "checker"]
-            .map(|id| request.policy.allows(a_pool().worker(&WorkerId::new(id).unwrap()).unwrap()))
-            .to_vec()
+        ["quick", "careful", "checker"].map(|id| request.policy.allows(&WorkerId::new(id).unwrap())).to_vec()
     };
     assert_eq!((allowed(first), allowed(second)), (vec![true; 3], vec![false, true, true]));
     assert_eq!((&second.earlier, &second.question), (&None, &first.question));
