@@ -129,7 +129,7 @@ async fn permit(limiter: &RedisLimiter, worker: &Worker, number: u128) -> Result
     let caller = Caller { tier: Tier::Mini, ..Caller::new(number).taking(100, 500) };
     let began = Instant::now();
     loop {
-        match limiter.acquire(&caller.wish(worker)).await? {
+        match limiter.acquire(&caller.request(worker)).await? {
             Grant::Permit(permit) => {
                 let waited = began.elapsed();
                 let usage = Usage { prompt_tokens: 90, completion_tokens: 200, ..Usage::default() };

@@ -14,7 +14,7 @@ use podium_domain::pool::Pool;
 use podium_domain::run::TaskRef;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::limiter::{
-    CallWish, Grant, Limiter, Outcome, Patience, Settlement, TokenEstimate, outcome_of,
+    CallRequest, Grant, Limiter, Outcome, Patience, Settlement, TokenEstimate, outcome_of,
 };
 use podium_ports::vendor::{ChatEvent, ChatRequest, VendorError, Vendors};
 use podium_redis::limits::{Options, RedisLimiter};
@@ -93,7 +93,7 @@ impl Executor {
         let Ok(tenant) = tenant else { return };
         let bytes: usize = request.messages.iter().map(|message| message.text.len()).sum();
         let input = bytes.div_ceil(TOKEN_BYTES) as u64;
-        let wish = CallWish {
+        let call = CallRequest {
             worker,
             tenant: &tenant,
             tier: if seed.is_multiple_of(4) { Tier::Mini } else { Tier::Ultra },
@@ -103,7 +103,7 @@ impl Executor {
             patience: Patience::Waits,
         };
         let permit = loop {
-            match self.limiter.acquire(&wish).await {
+            match self.limiter.acquire(&call).await {
                 Ok(Grant::Permit(permit)) => break permit,
                 Ok(Grant::AskAgain { after, .. }) => {
                     self.tally.refused.fetch_add(1, Ordering::Relaxed);

@@ -50,7 +50,7 @@ impl House {
         vendor.otherwise(Answer::text("fine"));
         let limiter = MemoryLimiter::new(clock.clone());
         let worker = a_pool().workers()[0].clone();
-        let Grant::Permit(permit) = limiter.acquire(&Caller::new(0).wish(&worker)).await? else {
+        let Grant::Permit(permit) = limiter.acquire(&Caller::new(0).request(&worker)).await? else {
             bail!("a new limiter has no room");
         };
         let retry_after = Some(Duration::from_hours(1));

@@ -12,7 +12,7 @@ use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
-use podium_ports::limiter::{CallWish, Grant, Limiter, Patience};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience};
 use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool, an_asker};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ async fn plans_share_the_account_limit_with_workers() {
     let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
     let setup = Setup::new(limiter.clone(), planner);
     let Asker { tenant, run, round } = an_asker();
-    let request = CallWish {
+    let request = CallRequest {
         worker: &worker,
         tenant: &tenant,
         tier: Tier::Ultra,
@@ -154,9 +154,9 @@ async fn permits_name_the_tenant_and_are_settled_with_the_outcome() {
     );
     setup.plan(0, LONG).await.unwrap();
     let asked = request(0, LONG).asker;
-    let wishes = limiter.wishes();
-    assert_eq!(wishes.len(), 3, "each call requests its own permit");
-    for request in wishes {
+    let requests = limiter.requests();
+    assert_eq!(requests.len(), 3, "each call requests its own permit");
+    for request in requests {
         assert_eq!(
             (request.worker.as_str(), request.tenant, request.tier),
             ("planner", asked.tenant.clone(), Tier::Ultra)
@@ -207,7 +207,7 @@ async fn a_failing_limiter_permits_nothing_and_is_retried() {
     let setup = Setup::new(Arc::new(limiter.clone()), planner());
     let began = Instant::now();
     setup.plan(0, LONG).await.unwrap();
-    assert_eq!((limiter.wishes().len(), setup.vendor.calls().len()), (3, 1));
+    assert_eq!((limiter.requests().len(), setup.vendor.calls().len()), (3, 1));
     assert_eq!(began.elapsed(), Duration::from_secs(1));
 }
 

@@ -10,7 +10,7 @@ use podium_domain::limits::{Ask, Drawn, Granted, Meter, Settled, Terms, scatter}
 use podium_domain::pool::Worker;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate};
 
 /// Longest delay after which a refused call must ask again.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
@@ -60,21 +60,21 @@ impl Shared {
 
 #[async_trait]
 impl Limiter for MemoryLimiter {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         let shared = &self.shared;
-        let (worker, now) = (wish.worker, shared.now());
+        let (worker, now) = (request.worker, shared.now());
         let mut table = shared.lock();
         let table = &mut *table;
         let meter = table.workers.entry(key(worker)).or_default();
-        let takes = meter.expects(wish.estimate);
+        let takes = meter.expects(request.estimate);
         let mut scopes = vec![(meter, Terms::of_worker(&worker.limits))];
         if let Some(terms) = Terms::of_account(&worker.limits.account) {
             scopes.push((table.accounts.entry(worker.vendor.clone()).or_default(), terms));
         }
         let ask = Ask {
-            who: &wish.who(),
-            tier: wish.tier,
-            tenant: wish.tenant.as_str(),
+            who: &request.who(),
+            tier: request.tier,
+            tenant: request.tenant.as_str(),
             takes,
             ask_again_ms_max: milliseconds(shared.ask_again_max),
         };
@@ -82,7 +82,7 @@ impl Limiter for MemoryLimiter {
             Ok(granted) => Ok(Grant::Permit(Box::new(CallPermit {
                 worker: worker.clone(),
                 reserved: takes,
-                estimate: wish.estimate,
+                estimate: request.estimate,
                 granted,
                 shared: Arc::clone(shared),
                 settlement: Settlement::default(),

@@ -112,7 +112,7 @@ async fn minutes(minutes: u64, loads: &[Load]) -> Vendor {
                         ));
                         let caller = Caller { run, ..caller.clone() }.taking(tokens / 2, tokens * 2);
                         let permit = loop {
-                            match limiter.acquire(&caller.wish(&worker)).await.expect("it answers") {
+                            match limiter.acquire(&caller.request(&worker)).await.expect("it answers") {
                                 Grant::Permit(permit) => break permit,
                                 Grant::AskAgain { after, .. } => clock.sleep(after).await,
                             }

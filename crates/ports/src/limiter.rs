@@ -26,12 +26,12 @@ const OVERLOADED: [u16; 2] = [503, 529];
 #[async_trait]
 pub trait Limiter: Send + Sync {
     /// Requests a permit for one call. Never waits for capacity: a refusal says when to ask again.
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError>;
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError>;
 }
 
 /// The description of a call that needs a permit.
 #[derive(Clone, Copy, Debug)]
-pub struct CallWish<'a> {
+pub struct CallRequest<'a> {
     /// The worker to be called, with its limits.
     pub worker: &'a Worker,
     /// The tenant on whose behalf it is called.
@@ -58,7 +58,7 @@ pub enum Patience {
     Leaves,
 }
 
-impl CallWish<'_> {
+impl CallRequest<'_> {
     /// The name under which the call waits for its turn; empty if it does not wait.
     pub fn who(&self) -> String {
         match self.patience {

@@ -30,7 +30,7 @@ pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};
 pub use gate::Gate;
 pub use ids::SeededIds;
-pub use open_limiter::{OpenLimiter, Wished};
+pub use open_limiter::{OpenLimiter, Requested};
 pub use process_leases::ProcessLeases;
 pub use store::TestStore;
 pub use task_rows::TaskRows;

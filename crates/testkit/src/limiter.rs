@@ -15,7 +15,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Worker};
 use podium_domain::run::TaskRef;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallWish, Grant, Limiter, Patience, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, TokenEstimate, Why};
 
 use crate::builders::a_pool;
 
@@ -127,8 +127,8 @@ impl Caller {
     }
 
     /// A request for a permit.
-    pub fn wish<'a>(&'a self, worker: &'a Worker) -> CallWish<'a> {
-        CallWish {
+    pub fn request<'a>(&'a self, worker: &'a Worker) -> CallRequest<'a> {
+        CallRequest {
             worker,
             tenant: &self.tenant,
             tier: self.tier,
@@ -154,7 +154,7 @@ impl LimiterFixture {
         limiter: &Arc<dyn Limiter>,
         worker: &Worker,
     ) -> Result<Box<dyn Permit>, (Why, Duration)> {
-        match limiter.acquire(&caller.wish(worker)).await.expect("the limiter answers") {
+        match limiter.acquire(&caller.request(worker)).await.expect("the limiter answers") {
             Grant::Permit(permit) => Ok(permit),
             Grant::AskAgain { after, why } => {
                 // The delay is unbounded if the vendor cannot be called at all.

@@ -8,11 +8,13 @@ use async_trait::async_trait;
 use podium_domain::ids::{RunId, TenantId, WorkerId};
 use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate, Why};
+use podium_ports::limiter::{
+    CallRequest, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate, Why,
+};
 
 /// A recorded request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wished {
+pub struct Requested {
     /// The worker.
     pub worker: WorkerId,
     /// The tenant.
@@ -32,7 +34,7 @@ pub struct OpenLimiter(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     answers: VecDeque<Result<(Why, Duration), String>>,
-    wishes: Vec<Wished>,
+    requests: Vec<Requested>,
     settlements: Vec<Settlement>,
 }
 
@@ -48,8 +50,8 @@ impl OpenLimiter {
     }
 
     /// All requests, including refused ones.
-    pub fn wishes(&self) -> Vec<Wished> {
-        self.lock().wishes.clone()
+    pub fn requests(&self) -> Vec<Requested> {
+        self.lock().requests.clone()
     }
 
     /// The settlements of granted calls. A dropped permit counts as one with an unknown outcome.
@@ -64,14 +66,14 @@ impl OpenLimiter {
 
 #[async_trait]
 impl Limiter for OpenLimiter {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         let mut known = self.lock();
-        known.wishes.push(Wished {
-            worker: wish.worker.id.clone(),
-            tenant: wish.tenant.clone(),
-            tier: wish.tier,
-            task: (wish.run, wish.task),
-            estimate: wish.estimate,
+        known.requests.push(Requested {
+            worker: request.worker.id.clone(),
+            tenant: request.tenant.clone(),
+            tier: request.tier,
+            task: (request.run, request.task),
+            estimate: request.estimate,
         });
         match known.answers.pop_front() {
             None => Ok(Grant::Permit(Box::new(OpenPermit {

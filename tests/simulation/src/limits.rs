@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::WorkerId;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Outcome, Permit, Settlement, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Outcome, Permit, Settlement, Why};
 
 use crate::checker::Invariant;
 use crate::mutation::Mutation;
@@ -116,8 +116,8 @@ pub(crate) struct SimLimiter(pub(crate) Link);
 
 #[async_trait]
 impl Limiter for SimLimiter {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
-        let (mut core, worker) = (self.0.world.lock(), &wish.worker.id);
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
+        let (mut core, worker) = (self.0.world.lock(), &request.worker.id);
         let is_cut = core.is_away(Service::Limiter) || core.is_cut(self.0.node, Service::Limiter);
         let refuses = core.rates.limiter_refuses / 5;
         if is_cut || core.dice.chance(refuses) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::run::TaskRef;
 use podium_ports::conductor::{Asker, ConductorError};
-use podium_ports::limiter::{CallWish, Grant, Patience, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallRequest, Grant, Patience, Permit, TokenEstimate, Why};
 use podium_ports::vendor::ChatRequest;
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ impl RemoteConductor {
         request: &ChatRequest,
     ) -> Result<Box<dyn Permit>, ConductorError> {
         let Asker { tenant, run, round } = &asking.request.asker;
-        let call = CallWish {
+        let call = CallRequest {
             worker: &self.model,
             tenant,
             tier: asking.request.policy.tier,

@@ -359,13 +359,13 @@ fn failed_with(number: u32, retry_at: Option<Timestamp>, other: Option<&str>) ->
 #[test]
 fn the_cost_of_a_stored_second_call_is_added_to_its_attempt() {
     let policy = Policy { attempts_max: 2, ..Policy::new(Tier::Mini, Effort::Medium) };
-    let wish = |number| {
+    let claim = |number| {
         let (id, executor) = (claim_id(step(0), number), "e".to_owned());
         let reserve = Cost::from_nano_usd(140);
         let claim = Claim { id, executor, process: PROCESS, lease_until: NOW, reserve };
         Command::Claim { task: step(0), claim }
     };
-    let run = drive(planned("[[]]", policy), &[wish(1)]);
+    let run = drive(planned("[[]]", policy), &[claim(1)]);
     let usage = Usage { prompt_tokens: 7, ..Usage::default() };
     let (worker, winner) = (WorkerId::new("x").unwrap(), "second".to_owned());
     let hedge = OtherCall { worker, winner, usage, cost: Cost::from_nano_usd(30) };
@@ -376,7 +376,7 @@ fn the_cost_of_a_stored_second_call_is_added_to_its_attempt() {
         hedge: hedge.clone(),
     };
     let run = folded(&run, &[hedged(1)]);
-    let run = drive(run, &[failed_with(1, Some(NOW), None), wish(2)]);
+    let run = drive(run, &[failed_with(1, Some(NOW), None), claim(2)]);
     let attempt = &run.task(step(0)).unwrap().attempts[0];
     assert_eq!((attempt.cost.nano_usd(), attempt.usage.prompt_tokens), (31, 7));
     let run = folded(&run, &[hedged(2)]);

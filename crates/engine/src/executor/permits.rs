@@ -6,7 +6,7 @@ use std::time::Duration;
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::Worker;
 use podium_domain::run::{Command, Run, TaskRef, TaskState};
-use podium_ports::limiter::{CallWish, Grant, Limiter, Patience, Permit, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, Why};
 use tracing::warn;
 
 use super::fallback;
@@ -64,7 +64,7 @@ impl Permits {
         patience: Patience,
     ) -> Result<Box<dyn Permit>, NoCapacity> {
         let (spec, worker) = (call.run.spec(), &call.worker);
-        let wish = CallWish {
+        let request = CallRequest {
             worker,
             tenant: &spec.tenant,
             tier: spec.request.policy.tier,
@@ -73,7 +73,7 @@ impl Permits {
             estimate: call_tokens(&call.request),
             patience,
         };
-        let permit = match self.limiter.acquire(&wish).await {
+        let permit = match self.limiter.acquire(&request).await {
             Ok(Grant::Permit(permit)) => Ok(permit),
             Ok(Grant::AskAgain { after, why }) => Err(NoCapacity { why: Some(why), after }),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Why};
 use tokio::sync::watch;
 
 /// A limiter that lets nobody through to some workers.
@@ -41,16 +41,16 @@ impl Guarded {
 
 #[async_trait]
 impl Limiter for Guarded {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         let is_shut = {
             let shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
-            shut.contains(wish.worker.id.as_str())
+            shut.contains(request.worker.id.as_str())
         };
         if is_shut {
-            self.refusals.send_modify(|refusals| refusals.push(wish.who()));
+            self.refusals.send_modify(|refusals| refusals.push(request.who()));
             let after = if self.why == Why::Blocked { BLOCKED } else { Duration::from_millis(5) };
             return Ok(Grant::AskAgain { after, why: self.why });
         }
-        self.inner.acquire(wish).await
+        self.inner.acquire(request).await
     }
 }

@@ -15,7 +15,7 @@ use podium_domain::usage::Usage;
 use podium_engine::Submit;
 use podium_memory::MemoryCache;
 use podium_ports::cache::{CacheError, CacheKey, CacheOptions, CachedOutput, StepCache};
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError};
 use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, plan_of};
 
@@ -142,9 +142,9 @@ struct Counting {
 
 #[async_trait]
 impl Limiter for Counting {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        self.limiter.acquire(wish).await
+        self.limiter.acquire(request).await
     }
 }
 

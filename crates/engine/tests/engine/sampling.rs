@@ -10,9 +10,9 @@ use podium_testkit::{Answer, a_plan, a_pool};
 
 use crate::house::{House, Parts, quick, request, with};
 
-const WISH: Sampling = Sampling { temperature: Some(0.5), top_p: Some(0.9), seed: Some(7) };
+const ASKED: Sampling = Sampling { temperature: Some(0.5), top_p: Some(0.9), seed: Some(7) };
 
-fn wishing(sampling: Sampling) -> Submit {
+fn asking(sampling: Sampling) -> Submit {
     with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| request.sampling = sampling)
 }
 
@@ -27,15 +27,15 @@ async fn each_worker_gets_the_sampling_parameters_that_it_supports() {
     };
     let house = idle.beside(quick(), 8, without_temperature).at_work();
     house.vendor.otherwise(Answer::text("fine"));
-    let run = house.engine.submit(wishing(WISH)).await.unwrap().run_id();
+    let run = house.engine.submit(asking(ASKED)).await.unwrap().run_id();
     let run = house.ended(run).await;
-    assert_eq!(run.spec().request.sampling, WISH);
+    assert_eq!(run.spec().request.sampling, ASKED);
     let asked = |worker: &str| {
         let call = house.vendor.calls_of(worker).remove(0);
         Sampling { temperature: call.temperature, top_p: call.top_p, seed: call.seed }
     };
-    assert_eq!((asked("quick"), asked("checker")), (WISH, WISH));
-    assert_eq!(asked("careful"), Sampling { temperature: None, ..WISH });
+    assert_eq!((asked("quick"), asked("checker")), (ASKED, ASKED));
+    assert_eq!(asked("careful"), Sampling { temperature: None, ..ASKED });
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_seed_is_the_conductors_as_well() {
     let mut seeds = Vec::new();
     for seed in [Some(7), Some(7), Some(8), None, None] {
         let sampling = Sampling { seed, ..Sampling::NONE };
-        house.ended(house.engine.submit(wishing(sampling)).await.unwrap().run_id()).await;
+        house.ended(house.engine.submit(asking(sampling)).await.unwrap().run_id()).await;
         seeds.push(house.conductor.requests().last().unwrap().seed);
     }
     assert_eq!(seeds[0], seeds[1]);
@@ -55,8 +55,8 @@ async fn a_seed_is_the_conductors_as_well() {
 #[tokio::test]
 async fn a_parameter_out_of_bounds_is_refused_by_name() {
     let house = House::idle(quick(), |store| store).await;
-    let hot = Sampling { temperature: Some(2.5), ..WISH };
-    let refused = house.engine.submit(wishing(hot)).await.unwrap_err();
+    let hot = Sampling { temperature: Some(2.5), ..ASKED };
+    let refused = house.engine.submit(asking(hot)).await.unwrap_err();
     assert!(matches!(refused, SubmitError::Sampling(_)));
     assert_eq!(refused.to_string(), "temperature is 2.5, it must be 0 to 2");
 }

@@ -19,7 +19,7 @@ const RUNS: usize = 40;
 async fn blocked_for(retry_after: Duration) -> MemoryLimiter {
     let limiter = MemoryLimiter::new(std::sync::Arc::new(TestClock::new()));
     let worker = a_pool().workers()[0].clone();
-    let asked = limiter.acquire(&Caller::new(0).wish(&worker)).await.unwrap();
+    let asked = limiter.acquire(&Caller::new(0).request(&worker)).await.unwrap();
     let Grant::Permit(permit) = asked else { panic!("there is room") };
     permit.settle(Settlement::of(Outcome::Limited { retry_after: Some(retry_after) }));
     limiter

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use podium_domain::limits::{Ask, Drawn, Refusal, Share, scatter};
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Why};
 use redis::IntoConnectionInfo;
 use tokio::sync::watch;
 use tracing::warn;
@@ -75,7 +75,7 @@ impl RedisLimiter {
     }
 
     /// Grants from the share of this process, if it has one.
-    fn grant_without_redis(&self, lease: Lease, wish: &CallWish<'_>) -> Grant {
+    fn grant_without_redis(&self, lease: Lease, request: &CallRequest<'_>) -> Grant {
         let shared = &self.shared;
         let seed = lease.seed();
         let refused = match shared.share() {
@@ -84,8 +84,8 @@ impl RedisLimiter {
                 Refusal { why: Why::Away, after: half, spread: half }
             }
             Some(share) => {
-                let who = wish.who();
-                match lease.hold_here(share, &self.ask(wish, &who, Drawn::default())) {
+                let who = request.who();
+                match lease.hold_here(share, &self.ask(request, &who, Drawn::default())) {
                     Ok(permit) => return Grant::Permit(permit),
                     Err(refusal) => refusal,
                 }
@@ -94,28 +94,30 @@ impl RedisLimiter {
         Grant::AskAgain { after: scatter(refused, seed), why: refused.why }
     }
 
-    fn ask<'a>(&self, wish: &'a CallWish<'_>, who: &'a str, takes: Drawn) -> Ask<'a> {
+    fn ask<'a>(&self, request: &'a CallRequest<'_>, who: &'a str, takes: Drawn) -> Ask<'a> {
         let ask_again_ms_max = float(self.shared.options.ask_again_max);
-        Ask { who, tier: wish.tier, tenant: wish.tenant.as_str(), takes, ask_again_ms_max }
+        Ask { who, tier: request.tier, tenant: request.tenant.as_str(), takes, ask_again_ms_max }
     }
 }
 
 #[async_trait]
 impl Limiter for RedisLimiter {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         let shared = &self.shared;
-        let lease = shared.leases.prepare(WorkerKeys::of(&shared.options.prefix, wish.worker), wish.estimate);
+        let lease =
+            shared.leases.prepare(WorkerKeys::of(&shared.options.prefix, request.worker), request.estimate);
         if !shared.state.is_shared() {
-            return Ok(self.grant_without_redis(lease, wish));
+            return Ok(self.grant_without_redis(lease, request));
         }
-        let call = AskedCall::new(&lease.id(), wish);
+        let call = AskedCall::new(&lease.id(), request);
         let Some((lease, answer)) = self.batches.ask(shared, lease, call).await else {
             return Err(LimiterError("the request for a permit was abandoned".into()));
         };
         match answer {
             Ok(Answer::Granted { reserved, granted }) => {
-                let who = wish.who();
-                let noted = shared.keeps_meters().then(|| (shared.share(), self.ask(wish, &who, reserved)));
+                let who = request.who();
+                let noted =
+                    shared.keeps_meters().then(|| (shared.share(), self.ask(request, &who, reserved)));
                 Ok(Grant::Permit(lease.hold(reserved, granted, noted)))
             }
             Ok(Answer::Refused(refusal)) => {
@@ -125,7 +127,7 @@ impl Limiter for RedisLimiter {
             }
             Err(failure) if failure.is_unreachable() => {
                 shared.lose(&failure);
-                Ok(self.grant_without_redis(lease, wish))
+                Ok(self.grant_without_redis(lease, request))
             }
             Err(failure) => Err(LimiterError(failure.into())),
         }

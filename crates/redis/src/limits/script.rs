@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use podium_domain::limits::{CONSTANTS, Outcome, Settled};
-use podium_ports::limiter::CallWish;
+use podium_ports::limiter::CallRequest;
 use redis::{Cmd, Script};
 
 use crate::limits::keys::WorkerKeys;
@@ -135,20 +135,20 @@ pub(crate) struct AskedCall(Packed);
 
 impl AskedCall {
     /// `id` is the id of its lease.
-    pub(crate) fn new(id: &str, wish: &CallWish<'_>) -> Self {
+    pub(crate) fn new(id: &str, request: &CallRequest<'_>) -> Self {
         let mut packed = Packed::default();
-        packed.number(tier_number(wish));
-        packed.number(float(wish.estimate.input));
-        packed.number(float(wish.estimate.output_max));
+        packed.number(tier_number(request));
+        packed.number(float(request.estimate.input));
+        packed.number(float(request.estimate.output_max));
         packed.text(id);
-        packed.text(&wish.who());
-        packed.text(wish.tenant.as_str());
+        packed.text(&request.who());
+        packed.text(request.tenant.as_str());
         Self(packed)
     }
 }
 
-fn tier_number(wish: &CallWish<'_>) -> f64 {
-    match wish.tier {
+fn tier_number(request: &CallRequest<'_>) -> f64 {
+    match request.tier {
         podium_domain::policy::Tier::Mini => 1.0,
         podium_domain::policy::Tier::Ultra => 2.0,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use podium_domain::ids::VendorId;
 use podium_domain::rendezvous;
-use podium_ports::limiter::{CallWish, Grant, Limiter, LimiterError};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError};
 
 use crate::limits::limiter::RedisLimiter;
 
@@ -45,7 +45,7 @@ impl SeveralRedisLimiters {
 
 #[async_trait]
 impl Limiter for SeveralRedisLimiters {
-    async fn acquire(&self, wish: &CallWish<'_>) -> Result<Grant, LimiterError> {
-        self.server_of(&wish.worker.vendor).limiter.acquire(wish).await
+    async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
+        self.server_of(&request.worker.vendor).limiter.acquire(request).await
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn permits_that_are_dropped_at_once_are_all_given_back(limiter:
 pub(crate) async fn an_abandoned_call_takes_no_capacity(limiter: &LimiterFixture) {
     let (caller, worker) = (Caller::new(0), a_worker(0, 2));
     for _ in 0..8 {
-        drop(limiter.first.acquire(&caller.wish(&worker)).now_or_never());
+        drop(limiter.first.acquire(&caller.request(&worker)).now_or_never());
     }
     let _first = limiter.wait_for_grant(&limiter.first, &worker).await;
     let _second = limiter.wait_for_grant(&limiter.second, &worker).await;

@@ -31,8 +31,8 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
         for number in 1..=attempts + 1 {
             let claim = claim_id(task, number);
             let (executor, reserve) = ("e".to_owned(), Cost::ZERO);
-            let wish = Claim { id: claim, executor, process: PROCESS, lease_until: NOW, reserve };
-            all.push(Command::Claim { task, claim: wish });
+            let made = Claim { id: claim, executor, process: PROCESS, lease_until: NOW, reserve };
+            all.push(Command::Claim { task, claim: made });
             all.push(Command::ExpireLease { task, claim });
             all.push(Command::HandBack { task, claim, spent });
             all.extend([None, Some(NOW)].map(|at| Command::FailAttempt { task, claim, error: error(at) }));

@@ -181,28 +181,29 @@ impl Subject {
 
     fn ask_as(&mut self, callers: &[Caller]) {
         let worker = self.worker.clone();
-        let wishes: Vec<_> = callers.iter().map(|caller| caller.wish(&worker)).collect();
+        let requests: Vec<_> = callers.iter().map(|caller| caller.request(&worker)).collect();
         let ids: Vec<_> =
-            (0..).map(|number| format!("lease-{}", self.next + number)).take(wishes.len()).collect();
-        self.next += wishes.len();
-        let asked: Vec<_> = ids.iter().zip(&wishes).map(|(id, wish)| AskedCall::new(id, wish)).collect();
+            (0..).map(|number| format!("lease-{}", self.next + number)).take(requests.len()).collect();
+        self.next += requests.len();
+        let asked: Vec<_> =
+            ids.iter().zip(&requests).map(|(id, request)| AskedCall::new(id, request)).collect();
         let mut command = self.scripts.acquire_command(&self.keys, self.times, &asked);
         command.arg(self.now);
         self.pipeline.add_command(command);
-        let answers = ids.into_iter().zip(&wishes).flat_map(|(id, wish)| self.expect(id, wish));
+        let answers = ids.into_iter().zip(&requests).flat_map(|(id, request)| self.expect(id, request));
         let answers = answers.map(|number| Value::Int(number.try_into().unwrap())).collect();
         self.expected.push(Value::Array(answers));
     }
 
     /// The meter's answer to a call, in the form of the script's answer. A granted call is held.
-    fn expect(&mut self, id: String, wish: &CallWish<'_>) -> Acquired {
-        let CallWish { estimate, tier, .. } = *wish;
+    fn expect(&mut self, id: String, request: &CallRequest<'_>) -> Acquired {
+        let CallRequest { estimate, tier, .. } = *request;
         let takes = self.meters.0.expects(estimate);
         let limits = &self.worker.limits;
         let mut scopes = vec![(&mut self.meters.0, Terms::of_worker(limits))];
         scopes.extend(Terms::of_account(&limits.account).map(|terms| (&mut self.meters.1, terms)));
-        let who = wish.who();
-        let tenant = wish.tenant.as_str();
+        let who = request.who();
+        let tenant = request.tenant.as_str();
         let ask = Ask { who: &who, tier, tenant, takes, ask_again_ms_max: float(ASK_AGAIN_MS_MAX) };
         match Meter::ask(float(self.now), &mut scopes, &ask) {
             Ok(granted) => {

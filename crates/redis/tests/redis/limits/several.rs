@@ -46,7 +46,7 @@ fn worker_on(limiter: &SeveralRedisLimiters, server: &str) -> Worker {
 }
 
 async fn is_granted(limiter: &SeveralRedisLimiters, worker: &Worker) -> bool {
-    matches!(limiter.acquire(&Caller::new(0).wish(worker)).await.unwrap(), Grant::Permit(_))
+    matches!(limiter.acquire(&Caller::new(0).request(worker)).await.unwrap(), Grant::Permit(_))
 }
 
 async fn fixture() -> LimiterFixture {
@@ -81,7 +81,7 @@ async fn a_server_that_is_unreachable_concerns_its_own_vendors_only() {
     assert_eq!(first_limiter.server_of(&on_b.vendor).limiter.state(), State::Shared);
 
     // The limit of the other server's vendor still holds over both processes.
-    let held = first_limiter.acquire(&Caller::new(0).wish(&on_b)).await.unwrap();
+    let held = first_limiter.acquire(&Caller::new(0).request(&on_b)).await.unwrap();
     assert!(matches!(held, Grant::Permit(_)));
     assert!(!is_granted(&second_limiter, &on_b).await);
 
@@ -101,7 +101,7 @@ async fn a_vendor_has_the_same_server_in_any_order() {
     }
     // The other server has no data of the vendor.
     let worker = worker_on(&limiter_ab, "a:6379");
-    let _held = limiter_ab.acquire(&Caller::new(0).wish(&worker)).await.unwrap();
+    let _held = limiter_ab.acquire(&Caller::new(0).request(&worker)).await.unwrap();
     let key = format!("EXISTS podium:limits:{{{}}}:{}:calls", worker.vendor, worker.id);
     let on = async |server| Onlooker::of(server).await.say::<u32>(&key).await;
     assert_eq!([on(&pair.servers[0]).await, on(&pair.servers[1]).await], [1, 0]);

@@ -85,7 +85,7 @@ impl Process {
     }
 
     pub(crate) async fn ask(&self, worker: &Worker) -> Result<Option<Box<dyn Permit>>, LimiterError> {
-        match self.limiter.acquire(&Caller::new(0).wish(worker)).await? {
+        match self.limiter.acquire(&Caller::new(0).request(worker)).await? {
             Grant::Permit(permit) => Ok(Some(permit)),
             Grant::AskAgain { after, .. } => {
                 assert!(after > Duration::ZERO && after <= options().ask_again_max);
