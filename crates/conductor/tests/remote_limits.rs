@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
-use podium_domain::limits::{Outcome, Settlement, TokenEstimate, Why};
+use podium_domain::limits::{Outcome, RefusalReason, Settlement, TokenEstimate};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::TaskRef;
@@ -182,13 +182,13 @@ async fn without_a_permit_no_call_is_made_and_the_error_has_a_delay() {
     let (soon, late) = (Duration::from_secs(2), Duration::from_secs(90));
     let limit = Duration::from_mins(1);
     for (why, after, waited) in [
-        (Why::Rate, late, soon),
-        (Why::Blocked, late, soon),
-        (Why::Away, late, soon),
-        (Why::Broken, soon, soon),
+        (RefusalReason::Rate, late, soon),
+        (RefusalReason::Blocked, late, soon),
+        (RefusalReason::Unreachable, late, soon),
+        (RefusalReason::Broken, soon, soon),
     ] {
         let limiter = OpenLimiter::default();
-        limiter.refuse([(Why::Busy, soon), (why, after)]);
+        limiter.refuse([(RefusalReason::Busy, soon), (why, after)]);
         let setup = Setup::new(Arc::new(limiter.clone()), planner());
         let began = Instant::now();
         let error = setup.plan(0, limit).await.unwrap_err();

@@ -22,7 +22,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::limiter::Why;
+use podium_ports::limiter::RefusalReason;
 
 pub(crate) use cache::{Cache, CacheUse};
 pub(crate) use call::{CallMeter, Calls};
@@ -149,20 +149,20 @@ impl Metrics {
     }
 
     /// Counts a request to the limiter. The error has no reason if the limiter failed.
-    pub(crate) fn asked(&self, worker: &WorkerId, granted: Result<(), Option<Why>>) {
+    pub(crate) fn asked(&self, worker: &WorkerId, granted: Result<(), Option<RefusalReason>>) {
         let outcome = match granted {
             Ok(()) => "granted",
-            Err(Some(Why::Busy)) => "busy",
-            Err(Some(Why::Rate)) => "rate",
-            Err(Some(Why::Blocked)) => "blocked",
-            Err(Some(Why::Broken)) => "broken",
-            Err(Some(Why::Away)) => "away",
+            Err(Some(RefusalReason::Busy)) => "busy",
+            Err(Some(RefusalReason::Rate)) => "rate",
+            Err(Some(RefusalReason::Blocked)) => "blocked",
+            Err(Some(RefusalReason::Broken)) => "broken",
+            Err(Some(RefusalReason::Unreachable)) => "away",
             Err(None) => "failed",
         };
         let worker = self.inner.names.worker(worker);
         match granted {
             Ok(()) => self.inner.breakers.record(0, std::slice::from_ref(&worker)),
-            Err(Some(Why::Broken)) => self.inner.breakers.record(1, std::slice::from_ref(&worker)),
+            Err(Some(RefusalReason::Broken)) => self.inner.breakers.record(1, std::slice::from_ref(&worker)),
             Err(_) => {}
         }
         self.inner.permits.add(1, &[worker, KeyValue::new(OUTCOME, outcome)]);

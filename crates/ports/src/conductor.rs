@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::{RunId, TenantId};
-use podium_domain::limits::Why;
+use podium_domain::limits::RefusalReason;
 use podium_domain::money::Cost;
 use podium_domain::policy::{FailedStep, Policy};
 use podium_domain::pool::Pool;
@@ -158,7 +158,7 @@ pub enum ConductorError {
     #[error("the conductor's model has no capacity for a call: {why}, for another {} ms", after.as_millis())]
     NoRoom {
         /// The limit or condition that refused the call.
-        why: Why,
+        why: RefusalReason,
         /// How long to wait before the next try.
         after: Duration,
     },

@@ -11,7 +11,7 @@ use podium_domain::run::TaskRef;
 use crate::BoxError;
 use crate::vendor::VendorError;
 
-pub use podium_domain::limits::{Allowance, Outcome, Quota, Settlement, TokenEstimate, Why};
+pub use podium_domain::limits::{Allowance, Outcome, Quota, RefusalReason, Settlement, TokenEstimate};
 
 /// Statuses of an overloaded service: Anthropic sends 529, the others 503.
 const OVERLOADED: [u16; 2] = [503, 529];
@@ -77,7 +77,7 @@ pub enum Grant {
         /// How long to wait before asking again.
         after: Duration,
         /// The limit or condition that refused the call.
-        why: Why,
+        why: RefusalReason,
     },
 }
 

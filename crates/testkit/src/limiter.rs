@@ -15,7 +15,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Worker};
 use podium_domain::run::TaskRef;
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, RefusalReason, TokenEstimate};
 
 use crate::builders::a_pool;
 
@@ -153,12 +153,13 @@ impl LimiterFixture {
         caller: &Caller,
         limiter: &Arc<dyn Limiter>,
         worker: &Worker,
-    ) -> Result<Box<dyn Permit>, (Why, Duration)> {
+    ) -> Result<Box<dyn Permit>, (RefusalReason, Duration)> {
         match limiter.acquire(&caller.request(worker)).await.expect("the limiter answers") {
             Grant::Permit(permit) => Ok(permit),
             Grant::AskAgain { after, why } => {
                 // The delay is unbounded if the vendor cannot be called at all.
-                let is_bounded = matches!(why, Why::Blocked | Why::Broken) || after <= self.ask_again_max;
+                let is_bounded = matches!(why, RefusalReason::Blocked | RefusalReason::Broken)
+                    || after <= self.ask_again_max;
                 assert!(after > Duration::ZERO && is_bounded, "ask again after {after:?}");
                 Err((why, after))
             }
@@ -169,7 +170,7 @@ impl LimiterFixture {
         &self,
         limiter: &Arc<dyn Limiter>,
         worker: &Worker,
-    ) -> Result<Box<dyn Permit>, (Why, Duration)> {
+    ) -> Result<Box<dyn Permit>, (RefusalReason, Duration)> {
         self.ask_as(&Caller::new(0), limiter, worker).await
     }
 

@@ -9,7 +9,7 @@ use podium_domain::ids::{RunId, TenantId, WorkerId};
 use podium_domain::policy::Tier;
 use podium_domain::run::TaskRef;
 use podium_ports::limiter::{
-    CallRequest, Grant, Limiter, LimiterError, Permit, Settlement, TokenEstimate, Why,
+    CallRequest, Grant, Limiter, LimiterError, Permit, RefusalReason, Settlement, TokenEstimate,
 };
 
 /// A recorded request for a permit.
@@ -33,14 +33,14 @@ pub struct OpenLimiter(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    answers: VecDeque<Result<(Why, Duration), String>>,
+    answers: VecDeque<Result<(RefusalReason, Duration), String>>,
     requests: Vec<Requested>,
     settlements: Vec<Settlement>,
 }
 
 impl OpenLimiter {
     /// Refuses the next requests, one after the other, each with a delay.
-    pub fn refuse(&self, refusals: impl IntoIterator<Item = (Why, Duration)>) {
+    pub fn refuse(&self, refusals: impl IntoIterator<Item = (RefusalReason, Duration)>) {
         self.lock().answers.extend(refusals.into_iter().map(Ok));
     }
 

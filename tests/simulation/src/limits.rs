@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::WorkerId;
-use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Outcome, Permit, Settlement, Why};
+use podium_ports::limiter::{
+    CallRequest, Grant, Limiter, LimiterError, Outcome, Permit, RefusalReason, Settlement,
+};
 
 use crate::checker::Invariant;
 use crate::mutation::Mutation;
@@ -69,23 +71,23 @@ impl Core {
     }
 
     /// The time until the worker may take a call, in milliseconds, and the reason; none if it takes one now.
-    fn refusal(&mut self, worker: &WorkerId) -> Option<(u64, Why)> {
+    fn refusal(&mut self, worker: &WorkerId) -> Option<(u64, RefusalReason)> {
         let refuses = self.rates.limiter_refuses;
         if self.dice.chance(refuses) {
             self.count("limited");
-            let why = if self.dice.chance(300) { Why::Broken } else { Why::Rate };
+            let why = if self.dice.chance(300) { RefusalReason::Broken } else { RefusalReason::Rate };
             return Some((self.dice.between(1, 2_000), why));
         }
         let paused_until = self.limits.paused_until.get(worker).copied().unwrap_or_default();
         if self.now_ms < paused_until && !self.is_mutated(Mutation::ForgetPause) {
             self.count("paused by its vendor");
-            return Some((paused_until - self.now_ms, Why::Rate));
+            return Some((paused_until - self.now_ms, RefusalReason::Rate));
         }
         let permits = self.limits.permits.get(worker).copied().unwrap_or_default();
         let is_full = self.limits.calls_max.is_some_and(|most| permits >= most);
         if is_full && !self.is_mutated(Mutation::ForgetLimit) {
             self.count("no capacity for a call");
-            return Some((self.dice.between(20, 800), Why::Busy));
+            return Some((self.dice.between(20, 800), RefusalReason::Busy));
         }
         None
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use opentelemetry::metrics::{Counter, Histogram, UpDownCounter};
 use opentelemetry::{KeyValue, StringValue, global};
-use podium_ports::limiter::Why;
+use podium_ports::limiter::RefusalReason;
 
 /// Scope of the instruments.
 const SCOPE: &str = "podium.conductor";
@@ -54,14 +54,14 @@ impl Metrics {
     }
 
     /// Counts a request to the limiter. `Ok`: granted. `Err(None)`: the limiter failed.
-    pub(super) fn count_request(&self, granted: Result<(), Option<Why>>) {
+    pub(super) fn count_request(&self, granted: Result<(), Option<RefusalReason>>) {
         let outcome = match granted {
             Ok(()) => "granted",
-            Err(Some(Why::Busy)) => "busy",
-            Err(Some(Why::Rate)) => "rate",
-            Err(Some(Why::Blocked)) => "blocked",
-            Err(Some(Why::Broken)) => "broken",
-            Err(Some(Why::Away)) => "away",
+            Err(Some(RefusalReason::Busy)) => "busy",
+            Err(Some(RefusalReason::Rate)) => "rate",
+            Err(Some(RefusalReason::Blocked)) => "blocked",
+            Err(Some(RefusalReason::Broken)) => "broken",
+            Err(Some(RefusalReason::Unreachable)) => "away",
             Err(None) => "failed",
         };
         self.permits.add(1, &[self.conductor.clone(), KeyValue::new("podium.outcome", outcome)]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::run::TaskRef;
 use podium_ports::conductor::{Asker, ConductorError};
-use podium_ports::limiter::{CallRequest, Grant, Patience, Permit, TokenEstimate, Why};
+use podium_ports::limiter::{CallRequest, Grant, Patience, Permit, RefusalReason, TokenEstimate};
 use podium_ports::vendor::ChatRequest;
 use tokio::time::Instant;
 
@@ -54,10 +54,10 @@ impl RemoteConductor {
                         error = &error as &dyn std::error::Error,
                         "the limiter failed"
                     );
-                    (Why::Away, LIMITER_PAUSE)
+                    (RefusalReason::Unreachable, LIMITER_PAUSE)
                 }
             };
-            if why == Why::Broken || !asking.has_time_for(after) {
+            if why == RefusalReason::Broken || !asking.has_time_for(after) {
                 return Err(ConductorError::NoRoom { why, after });
             }
             wait(after).await;

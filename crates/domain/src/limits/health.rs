@@ -3,7 +3,7 @@
 //! Calls are judged in the order in which they were sent, not in which they end: each call has a [number](Health::granted).
 //! Otherwise quick errors would overtake slow answers, and refusals of calls sent before a pause would extend it.
 
-use super::{Outcome, Why};
+use super::{Outcome, RefusalReason};
 
 /// First pause after a 429 without `Retry-After`. Doubled by each further episode as long as the vendor accepts nothing in between.
 pub(super) const PAUSE_MS: f64 = 1_000.0;
@@ -144,16 +144,16 @@ pub(super) struct Ending {
 
 impl Health {
     /// Whether the worker may be called at all; otherwise the reason, and for how many milliseconds.
-    pub(super) fn look(&self, now: f64) -> Result<(), (Why, f64)> {
+    pub(super) fn look(&self, now: f64) -> Result<(), (RefusalReason, f64)> {
         let blocked_until = self.block_until.max(self.pause_until);
         if blocked_until > now {
-            return Err((Why::Blocked, blocked_until - now));
+            return Err((RefusalReason::Blocked, blocked_until - now));
         }
         if self.open_until > now {
-            return Err((Why::Broken, self.open_until - now));
+            return Err((RefusalReason::Broken, self.open_until - now));
         }
         if self.open_until > 0.0 && self.probe_until > now {
-            return Err((Why::Broken, OPEN_MS));
+            return Err((RefusalReason::Broken, OPEN_MS));
         }
         Ok(())
     }

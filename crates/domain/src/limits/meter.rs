@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::health::{Ending, Health};
 use super::terms::{AMOUNTS, Amounts, MINUTE_MS, Pace, Terms};
 use super::turns::{Caller, Turns};
-use super::{Quota, Settlement, TokenEstimate, Why};
+use super::{Quota, RefusalReason, Settlement, TokenEstimate};
 use crate::policy::Tier;
 
 /// The service of one call in a scope without limits per minute; used for fairness only.
@@ -113,7 +113,7 @@ impl Drawn {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
     /// The limit or condition that refuses the call.
-    pub why: Why,
+    pub why: RefusalReason,
     /// The earliest time to ask again.
     pub after: f64,
     /// The largest random addition to it, so that callers do not all ask again together.
@@ -134,7 +134,7 @@ pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
 /// A scope has no capacity, and for how long if that is known.
 #[derive(Clone, Copy, Debug)]
 struct Full {
-    why: Why,
+    why: RefusalReason,
     wait: f64,
 }
 
@@ -275,7 +275,7 @@ impl Meter {
         let left = self.turns.left_by(now, ask.caller());
         let calls = self.in_flight + 1.0 + if left.is_some() { 1.0 } else { 0.0 };
         if calls > self.health.calls_max(terms.calls_max) {
-            return Err(Full { why: Why::Busy, wait: 0.0 });
+            return Err(Full { why: RefusalReason::Busy, wait: 0.0 });
         }
         let (takes, left) = (ask.takes.amounts(1.0), left.unwrap_or_default());
         let mut wait: f64 = 0.0;
@@ -292,7 +292,7 @@ impl Meter {
                 wait = wait.max(over);
             }
         }
-        if wait > SLACK_MS { Err(Full { why: Why::Rate, wait }) } else { Ok(()) }
+        if wait > SLACK_MS { Err(Full { why: RefusalReason::Rate, wait }) } else { Ok(()) }
     }
 
     /// The service of a call in this scope, in milliseconds: that of the limit of which it takes the largest part.
@@ -312,7 +312,7 @@ impl Meter {
             Refusal { why, after, spread: spread.min(most - after).max(0.0) }
         };
         let most = ask.ask_again_ms_max;
-        if matches!(why, Why::Blocked | Why::Broken | Why::Away) {
+        if matches!(why, RefusalReason::Blocked | RefusalReason::Broken | RefusalReason::Unreachable) {
             return told(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
         }
         let (caller, service_ms) = (ask.caller(), self.service_ms(now, terms, ask.takes.amounts(1.0)));
@@ -320,9 +320,9 @@ impl Meter {
         let waiting = self.turns.waiting(now, caller) as f64;
         let takes_turn = self.turns.may_take(now, caller);
         let refusal = match (why, takes_turn) {
-            (Why::Rate, true) => told(most, wait, 0.0),
+            (RefusalReason::Rate, true) => told(most, wait, 0.0),
             // On average, half of the waiting callers come first.
-            (Why::Rate, false) => {
+            (RefusalReason::Rate, false) => {
                 let after = wait.max(waiting * service_ms / 2.0);
                 told(most, after, after)
             }

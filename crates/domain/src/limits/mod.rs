@@ -103,7 +103,7 @@ pub struct Allowance {
 
 /// Why there is no capacity for a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Why {
+pub enum RefusalReason {
     /// All permitted concurrent calls are in flight.
     Busy,
     /// The requests or tokens per minute are used up.
@@ -113,17 +113,17 @@ pub enum Why {
     /// The circuit breaker is open: most recent calls failed.
     Broken,
     /// The limiter's server is unreachable, and no call is granted without it.
-    Away,
+    Unreachable,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the limit of concurrent calls is reached",
             Self::Rate => "the limits per minute are used up",
             Self::Blocked => "the vendor answered 429 and is not called for a while",
             Self::Broken => "its circuit breaker is open",
-            Self::Away => "the limiter's server is unreachable",
+            Self::Unreachable => "the limiter's server is unreachable",
         })
     }
 }

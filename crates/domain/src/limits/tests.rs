@@ -23,7 +23,7 @@ fn ask(meter: &mut Meter, now: f64, terms: Terms, who: &str, takes: Drawn) -> Re
     Meter::ask(now, &mut [(meter, terms)], &ask).map(|granted| granted.probes)
 }
 
-fn why(asked: Result<bool, Refusal>) -> Option<Why> {
+fn why(asked: Result<bool, Refusal>) -> Option<RefusalReason> {
     asked.err().map(|refusal| refusal.why)
 }
 
@@ -72,7 +72,7 @@ fn a_new_limit_has_capacity_for_one_call() {
     let (mut meter, terms) = (Meter::default(), terms(10.0, 600.0, 60_000.0));
     assert_eq!(ask(&mut meter, NOW, terms, "w", takes(500.0, 400.0)), Ok(false));
     let refusal = ask(&mut meter, NOW, terms, "w", takes(1.0, 0.0)).unwrap_err();
-    assert_eq!(refusal.why, Why::Rate);
+    assert_eq!(refusal.why, RefusalReason::Rate);
     assert!(refusal.after > 90.0 && refusal.after < 110.0, "{refusal:?}");
     assert_eq!(ask(&mut meter, NOW + refusal.after, terms, "w", takes(1.0, 0.0)), Ok(false));
 }
@@ -102,7 +102,7 @@ fn an_absurd_usage_stops_a_worker_for_a_minute_at_most() {
     }
     let call = meter.expects(TokenEstimate { input: 10, output_max: 4_096 });
     assert!(call.output <= 300.0, "a completion above the limit is not learned: {call:?}");
-    assert_eq!(why(ask(&mut meter, NOW + 59.0 * SECOND, terms, "w", call)), Some(Why::Rate));
+    assert_eq!(why(ask(&mut meter, NOW + 59.0 * SECOND, terms, "w", call)), Some(RefusalReason::Rate));
     assert_eq!(ask(&mut meter, NOW + 61.0 * SECOND, terms, "w", call), Ok(false));
 }
 
@@ -149,7 +149,7 @@ fn unused_tokens_are_returned_and_extra_tokens_charged() {
     let later = NOW + 10.0 * SECOND;
     let _ = ask(&mut meter, NOW, terms, "w", takes(1.0, 0.0));
     assert_eq!(ask(&mut meter, later, terms, "w", takes(100.0, 800.0)), Ok(false));
-    assert_eq!(why(ask(&mut meter, later, terms, "w", takes(400.0, 400.0))), Some(Why::Rate));
+    assert_eq!(why(ask(&mut meter, later, terms, "w", takes(400.0, 400.0))), Some(RefusalReason::Rate));
     let usage = |prompt_tokens, completion_tokens| {
         Some(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
     };
@@ -163,7 +163,7 @@ fn unused_tokens_are_returned_and_extra_tokens_charged() {
     assert_eq!(ask(&mut meter, later, terms, "w", takes(400.0, 400.0)), Ok(false));
     meter.settle_worker(later, &terms, &settled(usage(400, 5_000), takes(400.0, 400.0)));
     let after = |seconds: f64| later + seconds * SECOND;
-    assert_eq!(why(ask(&mut meter, after(4.0), terms, "w", takes(1.0, 0.0))), Some(Why::Rate));
+    assert_eq!(why(ask(&mut meter, after(4.0), terms, "w", takes(1.0, 0.0))), Some(RefusalReason::Rate));
     assert_eq!(ask(&mut meter, after(5.0), terms, "w", takes(1.0, 0.0)), Ok(false));
 }
 
@@ -187,7 +187,7 @@ fn a_retry_after_of_any_length_is_obeyed() {
     let hours = Duration::from_hours(2);
     call(&mut meter, NOW, terms, Outcome::Limited { retry_after: Some(hours) });
     let refused = ask(&mut meter, NOW + 7_199.0 * SECOND, terms, "w", Drawn::default());
-    assert_eq!(why(refused), Some(Why::Blocked));
+    assert_eq!(why(refused), Some(RefusalReason::Blocked));
     assert_eq!(ask(&mut meter, NOW + 7_200.0 * SECOND, terms, "w", Drawn::default()), Ok(false));
 }
 
@@ -249,12 +249,19 @@ fn failures_open_the_breaker_and_one_probe_closes_it() {
     call(&mut meter, NOW, terms, Outcome::Failed);
     assert!(blocked(&meter, NOW) <= 0.0, "five of ten may still go well");
     settle_number(&mut meter, NOW, terms, *late.start(), Settlement::of(Outcome::Failed));
-    assert_eq!(why(ask(&mut meter, NOW + 999.0, terms, "w", Drawn::default())), Some(Why::Broken));
+    assert_eq!(why(ask(&mut meter, NOW + 999.0, terms, "w", Drawn::default())), Some(RefusalReason::Broken));
     let mut now = NOW + SECOND;
     assert_eq!(ask(&mut meter, now, terms, "w", Drawn::default()), Ok(true), "it is a probe");
-    assert_eq!(why(ask(&mut meter, now, terms, "w", Drawn::default())), Some(Why::Broken), "one at a time");
+    assert_eq!(
+        why(ask(&mut meter, now, terms, "w", Drawn::default())),
+        Some(RefusalReason::Broken),
+        "one at a time"
+    );
     settle(&mut meter, now, terms, Settlement::of(Outcome::Failed));
-    assert_eq!(why(ask(&mut meter, now + 1_999.0, terms, "w", Drawn::default())), Some(Why::Broken));
+    assert_eq!(
+        why(ask(&mut meter, now + 1_999.0, terms, "w", Drawn::default())),
+        Some(RefusalReason::Broken)
+    );
     now += 2.0 * SECOND;
     call(&mut meter, now, terms, Outcome::Answered);
     for number in late.skip(1) {
@@ -285,7 +292,7 @@ fn overload_reduces_concurrency_and_success_restores_it() {
     settle(&mut meter, NOW, terms, Settlement::of(Outcome::Overloaded));
     settle(&mut meter, NOW, terms, Settlement::of(Outcome::Overloaded));
     assert!((meter.health.bears - 14.0).abs() < 1e-9, "twice at once counts once: {:?}", meter.health);
-    assert_eq!(why(ask(&mut meter, NOW, terms, "w", Drawn::default())), Some(Why::Busy));
+    assert_eq!(why(ask(&mut meter, NOW, terms, "w", Drawn::default())), Some(RefusalReason::Busy));
     let mut now = NOW;
     for _ in 0..5_000 {
         now += 10.0;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use podium_domain::policy::FALLBACKS_MAX;
 use podium_domain::pool::Worker;
 use podium_domain::run::{Command, Run, TaskRef, TaskState};
-use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience, Permit, RefusalReason};
 use tracing::warn;
 
 use super::fallback;
@@ -24,7 +24,7 @@ pub(super) struct Permits {
 /// The limiter grants no permit now.
 pub(super) struct NoCapacity {
     /// The reason; `None` if the limiter failed.
-    why: Option<Why>,
+    why: Option<RefusalReason>,
     /// When to ask again.
     after: Duration,
 }
@@ -108,14 +108,17 @@ impl Permits {
     }
 
     /// Whether waiting for the worker is useless: its calls fail, or its vendor asked to back off beyond the run's deadline.
-    fn unavailable(&self, call: &StepCall, why: Why, after: Duration) -> Option<Unavailable> {
+    fn unavailable(&self, call: &StepCall, why: RefusalReason, after: Duration) -> Option<Unavailable> {
         let id = &call.worker.id;
         let message = match why {
-            Why::Broken => format!("the circuit breaker of worker `{id}` is open"),
-            Why::Blocked if self.context.now().after(after) >= call.run.spec().deadline_at => {
+            RefusalReason::Broken => format!("the circuit breaker of worker `{id}` is open"),
+            RefusalReason::Blocked if self.context.now().after(after) >= call.run.spec().deadline_at => {
                 format!("the vendor of worker `{id}` asked to back off beyond the deadline of the run")
             }
-            Why::Blocked | Why::Busy | Why::Rate | Why::Away => return None,
+            RefusalReason::Blocked
+            | RefusalReason::Busy
+            | RefusalReason::Rate
+            | RefusalReason::Unreachable => return None,
         };
         Some(Unavailable { message, after })
     }
@@ -147,7 +150,9 @@ impl Permits {
                     let first = Command::FallBack { step: call.step, from, worker, message };
                     return Ok(self.placed(Permitted { call: other, permit }, Some(first)));
                 }
-                Err(NoCapacity { why: Some(Why::Away) | None, after }) => return Err(Unplaced::Later(after)),
+                Err(NoCapacity { why: Some(RefusalReason::Unreachable) | None, after }) => {
+                    return Err(Unplaced::Later(after));
+                }
                 Err(NoCapacity { after, .. }) => soonest = soonest.min(after),
             }
         }

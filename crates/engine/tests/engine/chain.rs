@@ -10,7 +10,7 @@ use podium_domain::plan::Plan;
 use podium_domain::run::{AttemptOutcome, Run, TaskRef};
 use podium_engine::Options;
 use podium_memory::MemoryLimiter;
-use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, RefusalReason};
 use podium_testkit::{Answer, Gate, TestClock, a_plan, plan_of};
 
 use crate::faults::{FaultyQueue, FaultyStore, StoreFaults};
@@ -78,7 +78,7 @@ struct RefusesOnce {
 impl Limiter for RefusesOnce {
     async fn acquire(&self, request: &CallRequest<'_>) -> Result<Grant, LimiterError> {
         if self.granted.fetch_add(1, Ordering::SeqCst) == self.refuses_after {
-            return Ok(Grant::AskAgain { after: Duration::from_millis(1), why: Why::Busy });
+            return Ok(Grant::AskAgain { after: Duration::from_millis(1), why: RefusalReason::Busy });
         }
         self.limiter.acquire(request).await
     }

@@ -8,7 +8,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, PoolRule, Tier};
 use podium_domain::retry::RetryLimits;
 use podium_domain::run::{AttemptOutcome, Run, RunEvent, RunState};
 use podium_engine::Options;
-use podium_ports::limiter::{Limiter, Why};
+use podium_ports::limiter::{Limiter, RefusalReason};
 use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Fault, plan_of};
 
@@ -201,7 +201,7 @@ async fn a_step_without_retry_budget_falls_back_or_fails_with_the_reason() {
     );
 }
 
-async fn a_guarded_house(shut: &[&'static str], why: Why) -> (House, Arc<Guarded>) {
+async fn a_guarded_house(shut: &[&'static str], why: RefusalReason) -> (House, Arc<Guarded>) {
     let mut house = House::idle(quick(), |store| store).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     let guarded = Guarded::around(Arc::clone(&house.parts.limiter), shut, why);
@@ -215,7 +215,7 @@ async fn a_guarded_house(shut: &[&'static str], why: Why) -> (House, Arc<Guarded
 #[tokio::test]
 async fn an_open_breaker_sends_a_step_to_a_fallback_with_a_permit() {
     for (shut, expected) in [(vec!["quick"], "checker"), (vec!["quick", "checker"], "careful")] {
-        let (house, _) = a_guarded_house(&shut, Why::Broken).await;
+        let (house, _) = a_guarded_house(&shut, RefusalReason::Broken).await;
         let id = house.ask().await;
         let run = house.ended(id).await;
         assert_eq!((run.answer(), workers(&run), run.fallbacks()), (Some("fine"), vec![expected], 1));
@@ -231,7 +231,7 @@ async fn an_open_breaker_sends_a_step_to_a_fallback_with_a_permit() {
 
 #[tokio::test]
 async fn a_step_waits_in_line_at_the_first_fallback_only() {
-    let (house, guarded) = a_guarded_house(&["quick", "checker"], Why::Broken).await;
+    let (house, guarded) = a_guarded_house(&["quick", "checker"], RefusalReason::Broken).await;
     let id = house.ask().await;
     assert_eq!(workers(&house.ended(id).await), ["careful"]);
     let refused = guarded.refused();
@@ -240,7 +240,7 @@ async fn a_step_waits_in_line_at_the_first_fallback_only() {
 
 #[tokio::test]
 async fn a_step_goes_to_the_first_of_several_open_breakers_that_closes() {
-    let (house, guarded) = a_guarded_house(&["quick", "checker", "careful"], Why::Broken).await;
+    let (house, guarded) = a_guarded_house(&["quick", "checker", "careful"], RefusalReason::Broken).await;
     let id = house.ask().await;
     let before = house.until(id, |run| run.rounds()[0].planned.is_some()).await;
     guarded.until_refused(12).await;
@@ -254,7 +254,11 @@ async fn a_step_goes_to_the_first_of_several_open_breakers_that_closes() {
 async fn a_step_without_a_fallback_waits_for_its_own_worker() {
     let strict = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let lenient = Policy::new(Tier::Ultra, Effort::Medium);
-    for (policy, why) in [(strict, Why::Broken), (lenient.clone(), Why::Away), (lenient, Why::Rate)] {
+    for (policy, why) in [
+        (strict, RefusalReason::Broken),
+        (lenient.clone(), RefusalReason::Unreachable),
+        (lenient, RefusalReason::Rate),
+    ] {
         let (house, guarded) = a_guarded_house(&["quick"], why).await;
         let id = house.ask_under(policy).await;
         guarded.until_refused(5).await;
@@ -266,7 +270,7 @@ async fn a_step_without_a_fallback_waits_for_its_own_worker() {
 
 #[tokio::test]
 async fn a_vendor_back_off_beyond_the_deadline_is_not_waited_for() {
-    let (house, guarded) = a_guarded_house(&["quick"], Why::Blocked).await;
+    let (house, guarded) = a_guarded_house(&["quick"], RefusalReason::Blocked).await;
     let id = house.ask().await;
     let run = house.ended(id).await;
     assert_eq!((run.answer(), workers(&run)), (Some("fine"), vec!["checker"]));

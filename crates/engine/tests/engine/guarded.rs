@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, RefusalReason};
 use tokio::sync::watch;
 
 /// A limiter that lets nobody through to some workers.
 pub(crate) struct Guarded {
     inner: Arc<dyn Limiter>,
     shut: Mutex<BTreeSet<&'static str>>,
-    why: Why,
+    why: RefusalReason,
     /// Under which names those asked whom it refused.
     refusals: watch::Sender<Vec<String>>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Guarded {
 const BLOCKED: Duration = Duration::from_hours(2);
 
 impl Guarded {
-    pub(crate) fn around(inner: Arc<dyn Limiter>, shut: &[&'static str], why: Why) -> Arc<Self> {
+    pub(crate) fn around(inner: Arc<dyn Limiter>, shut: &[&'static str], why: RefusalReason) -> Arc<Self> {
         let shut = Mutex::new(shut.iter().copied().collect());
         Arc::new(Self { inner, shut, why, refusals: watch::Sender::new(Vec::new()) })
     }
@@ -48,7 +48,7 @@ impl Limiter for Guarded {
         };
         if is_shut {
             self.refusals.send_modify(|refusals| refusals.push(request.who()));
-            let after = if self.why == Why::Blocked { BLOCKED } else { Duration::from_millis(5) };
+            let after = if self.why == RefusalReason::Blocked { BLOCKED } else { Duration::from_millis(5) };
             return Ok(Grant::AskAgain { after, why: self.why });
         }
         self.inner.acquire(request).await

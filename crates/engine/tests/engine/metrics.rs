@@ -18,7 +18,7 @@ use podium_ports::accounts::Accounts as _;
 use podium_ports::cache::CacheOptions;
 use podium_ports::clock::Clock;
 use podium_ports::conductor::ConductorError;
-use podium_ports::limiter::Why;
+use podium_ports::limiter::RefusalReason;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::metrics::{Measured, Meters, assert_described};
 use podium_testkit::{Answer, Fault, Planning, TestClock, a_tenant, plan_of};
@@ -82,7 +82,7 @@ async fn fallbacks() -> Vec<Run> {
 /// An open circuit breaker.
 async fn breakers() -> Vec<Run> {
     let guard = |parts: &mut Parts| {
-        parts.limiter = Guarded::around(Arc::clone(&parts.limiter), &["quick"], Why::Broken);
+        parts.limiter = Guarded::around(Arc::clone(&parts.limiter), &["quick"], RefusalReason::Broken);
     };
     let house = a_house(guard).await;
     house

@@ -8,7 +8,7 @@ use podium_domain::run::{AttemptOutcome, Run};
 use podium_engine::Options;
 use podium_memory::{MemoryQueue, QueueOptions};
 use podium_ports::conductor::ConductorError;
-use podium_ports::limiter::Why;
+use podium_ports::limiter::RefusalReason;
 use podium_testkit::{Answer, Gate, Planning, TestStore, plan_of};
 
 use crate::house::{House, within};
@@ -59,7 +59,7 @@ async fn a_silent_conductor_leaves_half_of_the_time_to_one_worker() {
 #[tokio::test]
 async fn attempts_at_a_plan_together_leave_half_of_the_time() {
     let house = a_house().await.at_work();
-    let full = || ConductorError::NoRoom { why: Why::Rate, after: Duration::from_secs(4) };
+    let full = || ConductorError::NoRoom { why: RefusalReason::Rate, after: Duration::from_secs(4) };
     house.conductor.script((0..5).map(|_| Planning::fails(full())));
     let run = house.ended(house.ask_under(policy(5, Duration::from_secs(20))).await).await;
     assert_eq!(run.answer(), Some("fine"));

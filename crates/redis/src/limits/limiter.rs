@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use podium_domain::limits::{Ask, Drawn, Refusal, Share, scatter};
 use podium_ports::clock::Clock;
-use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, Why};
+use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, RefusalReason};
 use redis::IntoConnectionInfo;
 use tokio::sync::watch;
 use tracing::warn;
@@ -81,7 +81,7 @@ impl RedisLimiter {
         let refused = match shared.share() {
             None => {
                 let half = float(shared.options.ask_again_max) / 2.0;
-                Refusal { why: Why::Away, after: half, spread: half }
+                Refusal { why: RefusalReason::Unreachable, after: half, spread: half }
             }
             Some(share) => {
                 let who = request.who();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
-use podium_ports::limiter::Why;
+use podium_ports::limiter::RefusalReason;
 use redis::{Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ServerErrorKind};
 use tokio::time::Instant;
 use tracing::warn;
@@ -225,10 +225,10 @@ fn answer([granted, first, second, third, number]: Acquired) -> Answer {
         return Answer::Granted { reserved, granted };
     }
     let why = match first {
-        1 => Why::Busy,
-        2 => Why::Rate,
-        3 => Why::Blocked,
-        _ => Why::Broken,
+        1 => RefusalReason::Busy,
+        2 => RefusalReason::Rate,
+        3 => RefusalReason::Blocked,
+        _ => RefusalReason::Broken,
     };
     Answer::Refused(Refusal { why, after: second_float / 1e3, spread: third_float / 1e3 })
 }

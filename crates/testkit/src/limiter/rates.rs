@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{Allowance, Limiter, Outcome, Permit, Quota, Settlement, Why};
+use podium_ports::limiter::{Allowance, Limiter, Outcome, Permit, Quota, RefusalReason, Settlement};
 
 use super::{Caller, LimiterFixture, PATIENCE, a_worker};
 
@@ -20,12 +20,12 @@ impl LimiterFixture {
     }
 
     /// Asks until the refusal has this reason; permits are settled at once, as calls that were not sent.
-    async fn until_refused_for(&self, worker: &Worker, wanted: Why) {
+    async fn until_refused_for(&self, worker: &Worker, wanted: RefusalReason) {
         self.until_refused_after(worker, wanted, Outcome::NotSent).await;
     }
 
     /// The same, with calls that end with `outcome`.
-    async fn until_refused_after(&self, worker: &Worker, wanted: Why, outcome: Outcome) {
+    async fn until_refused_after(&self, worker: &Worker, wanted: RefusalReason, outcome: Outcome) {
         let begun = self.clock.now();
         loop {
             match self.ask(&self.second, worker).await {
@@ -43,7 +43,7 @@ pub(crate) async fn a_new_limit_has_capacity_for_one_call(limiter: &LimiterFixtu
     let worker = limited_to(Rates { requests_per_minute: Some(60), ..Rates::default() });
     let _first = limiter.must_grant(&worker).await;
     let refused = limiter.ask(&limiter.second, &worker).await.err();
-    assert_eq!(refused.map(|(why, _)| why), Some(Why::Rate));
+    assert_eq!(refused.map(|(why, _)| why), Some(RefusalReason::Rate));
     limiter.wait_for_grant(&limiter.second, &worker).await;
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_reported_limit_sets_the_pace_if_none_is_configured(limiter
     let permit = limiter.must_grant(&worker).await;
     permit.settle(Settlement { quota, ..Settlement::of(Outcome::Answered) });
     // A call that was not sent would return its request, perhaps before the next one asks.
-    limiter.until_refused_after(&worker, Why::Rate, Outcome::Answered).await;
+    limiter.until_refused_after(&worker, RefusalReason::Rate, Outcome::Answered).await;
     let begun = limiter.clock.now();
     for number in 0..20 {
         limiter.wait_for_grant(limiter.handle(number), &worker).await;
@@ -142,7 +142,7 @@ pub(crate) async fn retry_after_blocks_all_handles(limiter: &LimiterFixture) {
     let permit = limiter.must_grant(&worker).await;
     let retry_after = Some(Duration::from_hours(1));
     permit.settle(Settlement::of(Outcome::Limited { retry_after }));
-    limiter.until_refused_for(&worker, Why::Blocked).await;
+    limiter.until_refused_for(&worker, RefusalReason::Blocked).await;
     let _elsewhere = limiter.must_grant(&a_worker(1, 1)).await;
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn refusals_of_one_burst_make_one_pause(limiter: &LimiterFixtur
     for permit in burst {
         permit.settle(Settlement::of(Outcome::Limited { retry_after: None }));
     }
-    limiter.until_refused_for(&worker, Why::Blocked).await;
+    limiter.until_refused_for(&worker, RefusalReason::Blocked).await;
     for number in 0..4 {
         limiter.wait_for_grant(limiter.handle(number), &worker).await;
     }
@@ -167,9 +167,12 @@ pub(crate) async fn failed_calls_open_the_breaker_for_all(limiter: &LimiterFixtu
     for _ in 0..5 {
         limiter.must_grant(&worker).await.settle(Settlement::of(Outcome::Failed));
     }
-    limiter.until_refused_for(&worker, Why::Broken).await;
+    limiter.until_refused_for(&worker, RefusalReason::Broken).await;
     let probe = limiter.wait_for_grant(&limiter.first, &worker).await;
-    assert!(matches!(limiter.ask(&limiter.second, &worker).await, Err((Why::Broken, _))), "one at a time");
+    assert!(
+        matches!(limiter.ask(&limiter.second, &worker).await, Err((RefusalReason::Broken, _))),
+        "one at a time"
+    );
     probe.settle(Settlement::of(Outcome::Answered));
     let mut held = vec![limiter.wait_for_grant(&limiter.second, &worker).await];
     held.push(limiter.must_grant(&worker).await);
@@ -190,7 +193,11 @@ pub(crate) async fn quick_errors_do_not_open_the_breaker_of_a_busy_vendor(limite
         match limiter.ask(&limiter.second, &worker).await {
             Ok(permit) => held.push(permit),
             Err((why, after)) => {
-                assert_eq!(why, Why::Busy, "ten of thirty calls failed, and the others may still go well");
+                assert_eq!(
+                    why,
+                    RefusalReason::Busy,
+                    "ten of thirty calls failed, and the others may still go well"
+                );
                 limiter.clock.sleep(after).await;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::policy::Tier;
 use podium_domain::pool::{Limits, Rates, Worker};
 use podium_domain::usage::Usage;
-use podium_ports::limiter::{Outcome, Why};
+use podium_ports::limiter::{Outcome, RefusalReason};
 use podium_testkit::{TestClock, a_pool};
 
 use super::*;
@@ -120,7 +120,7 @@ fn a_share_counts_all_held_leases() {
     drop(local);
 }
 
-fn why(asked: Result<Box<dyn Permit>, Refusal>) -> Option<Why> {
+fn why(asked: Result<Box<dyn Permit>, Refusal>) -> Option<RefusalReason> {
     asked.err().map(|refusal| refusal.why)
 }
 
@@ -129,7 +129,7 @@ fn retry_after_is_respected_without_redis() {
     let leases = leases();
     let retry_after = Some(Duration::from_hours(1));
     here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Limited { retry_after }));
-    assert_eq!(why(here(a_lease(&leases))), Some(Why::Blocked));
+    assert_eq!(why(here(a_lease(&leases))), Some(RefusalReason::Blocked));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_breaker_opens_without_redis() {
     for _ in 0..5 {
         here(a_lease(&leases)).unwrap().settle(Settlement::of(Outcome::Failed));
     }
-    assert_eq!(why(here(a_lease(&leases))), Some(Why::Broken));
+    assert_eq!(why(here(a_lease(&leases))), Some(RefusalReason::Broken));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::{AccountLimits, Limits, Rates, Worker};
 use podium_domain::usage::Usage;
 use podium_harness::Redis;
-use podium_ports::limiter::{Allowance, Patience, Quota, Settlement, Why};
+use podium_ports::limiter::{Allowance, Patience, Quota, RefusalReason, Settlement};
 use podium_testkit::a_pool;
 use podium_testkit::limiter::Caller;
 use proptest::prelude::*;
@@ -214,10 +214,10 @@ impl Subject {
             }
             Err(Refusal { why, after, spread }) => {
                 let why = match why {
-                    Why::Busy => 1,
-                    Why::Rate => 2,
-                    Why::Blocked => 3,
-                    Why::Broken | Why::Away => 4,
+                    RefusalReason::Busy => 1,
+                    RefusalReason::Rate => 2,
+                    RefusalReason::Blocked => 3,
+                    RefusalReason::Broken | RefusalReason::Unreachable => 4,
                 };
                 [0, why, whole((after * 1e3).ceil()), whole((spread * 1e3).floor()), 0]
             }
