@@ -284,16 +284,16 @@ pub struct Place {
     /// The lane that its message goes to.
     pub lane: Lane,
     /// Which process publishes its message.
-    pub telling: Telling,
+    pub publish_by: PublishBy,
 }
 
 /// Which process publishes a ready task's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum PublishBy {
     /// The writer, right after the commit. The task counts as published for the store's grace period.
-    AtOnce,
+    Writer,
     /// The dispatcher that takes the task from the backlog.
-    FromBacklog,
+    Dispatcher,
 }
 
 /// The result of creating a run.

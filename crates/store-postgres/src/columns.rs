@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::budget::Period;
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Booking, Run, TaskState};
-use podium_ports::store::{Commit, RunSums, StoreError, Telling};
+use podium_ports::store::{Commit, PublishBy, RunSums, StoreError};
 use podium_store_format::{EventsToStore, stored, version_before};
 use uuid::Uuid;
 
@@ -185,9 +185,9 @@ impl<'c> Batch<'c> {
             match &found.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
-                    told_until_ms = match place.telling {
-                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
-                        Telling::FromBacklog => None,
+                    told_until_ms = match place.publish_by {
+                        PublishBy::Writer => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                        PublishBy::Dispatcher => None,
                     };
                 }
                 TaskState::Running { claim: holder, process: of, lease_until } => {

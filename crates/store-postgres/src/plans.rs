@@ -14,7 +14,7 @@ use podium_domain::ids::RequestId;
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_harness::{Fsync, Postgres};
 use podium_ports::clock::Ids;
-use podium_ports::store::{RunStore, Telling};
+use podium_ports::store::{PublishBy, RunStore};
 use podium_testkit::{Driven, SeededIds, a_spec, plan_of};
 use serde_json::Value;
 use sqlx::{Connection, Executor, PgConnection};
@@ -424,7 +424,7 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
     let spec = RunSpec { request_id, ..a_spec() };
     let mut ended = Driven::accept(ids.run_id(spec.accepted_at), spec);
     let [mut waiting, mut ready, mut claimed] = [(); 3].map(|()| Driven::accepted(&ids));
-    waiting.telling = Telling::FromBacklog;
+    waiting.publish_by = PublishBy::Dispatcher;
     ended.plan(plan_of(&[("quick", "Do it.", &[])]), &ids);
     ended.drive(&Command::Cancel);
     claimed.claim(TaskRef::Plan { round: 0 }, &ids);

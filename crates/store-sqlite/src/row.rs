@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
-use podium_ports::store::{Commit, StoreError, Telling};
+use podium_ports::store::{Commit, PublishBy, StoreError};
 use podium_store_format::{EventToStore, StoredEvent, stored, version_before};
 use serde::Serialize;
 use sqlx::Row;
@@ -91,9 +91,9 @@ impl<'c> TaskRow<'c> {
             match &found.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
-                    told_until_ms = match place.telling {
-                        Telling::AtOnce => Some(stored(not_before.after(dispatch_grace).unix_ms())),
-                        Telling::FromBacklog => None,
+                    told_until_ms = match place.publish_by {
+                        PublishBy::Writer => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                        PublishBy::Dispatcher => None,
                     };
                 }
                 TaskState::Running { claim: holder, process: of, lease_until } => {

@@ -19,7 +19,7 @@ use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
 use podium_ports::conductor::Asker;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Place, Telling};
+use podium_ports::store::{Commit, Place, PublishBy};
 
 use uuid::Uuid;
 
@@ -196,7 +196,7 @@ pub struct Driven {
     /// The time of the next command.
     pub now: Timestamp,
     /// Which process publishes the tasks that its commits make ready.
-    pub telling: Telling,
+    pub publish_by: PublishBy,
     /// The most that its claims and plans may cost: zero, unless a test changes it.
     pub reserve: Cost,
     /// The process that claims; `None` for one of an earlier version, whose claims have leases of their own. That is the default.
@@ -224,9 +224,9 @@ impl Driven {
 
     /// A run as loaded from a store, without new events.
     pub fn resume(run: Run, now: Timestamp) -> Self {
-        let (telling, booked, last_claim) = (Telling::AtOnce, run.booked(), ClaimId::new(Uuid::nil()));
+        let (publish_by, booked, last_claim) = (PublishBy::Writer, run.booked(), ClaimId::new(Uuid::nil()));
         let (fresh, reserve, process) = (Vec::new(), Cost::ZERO, None);
-        Self { run, fresh, now, telling, reserve, process, last_claim, booked }
+        Self { run, fresh, now, publish_by, reserve, process, last_claim, booked }
     }
 
     /// Its id.
@@ -304,9 +304,10 @@ impl Driven {
 
     /// The events since the last call, as a commit.
     pub fn commit(&mut self) -> Commit {
-        let (after, events, telling) = (self.run.clone(), std::mem::take(&mut self.fresh), self.telling);
+        let (after, events, publish_by) =
+            (self.run.clone(), std::mem::take(&mut self.fresh), self.publish_by);
         let before = std::mem::replace(&mut self.booked, after.booked());
-        Commit::new(after, events, |run, task| Place { lane: Lane::of(run, task, &POOL), telling })
+        Commit::new(after, events, |run, task| Place { lane: Lane::of(run, task, &POOL), publish_by })
             .charged(before)
     }
 }

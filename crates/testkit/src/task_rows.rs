@@ -7,7 +7,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Commit, ReadyTask, Telling};
+use podium_ports::store::{Again, Commit, PublishBy, ReadyTask};
 
 /// The ready and running tasks of all runs.
 #[derive(Clone, Debug, Default)]
@@ -37,11 +37,11 @@ impl TaskRows {
         let (run, tenant) = (commit.after.id(), &commit.after.spec().tenant);
         for (task, found, place) in commit.tasks() {
             let (key, attempts) = ((run, task), found.attempt_number());
-            let state = match (&found.state, place.telling) {
-                (TaskState::Ready { not_before }, Telling::AtOnce) => {
+            let state = match (&found.state, place.publish_by) {
+                (TaskState::Ready { not_before }, PublishBy::Writer) => {
                     RowState::Told { since: *not_before, until: not_before.after(dispatch_grace) }
                 }
-                (TaskState::Ready { not_before }, Telling::FromBacklog) => {
+                (TaskState::Ready { not_before }, PublishBy::Dispatcher) => {
                     RowState::Backlog { since: *not_before }
                 }
                 (TaskState::Running { .. }, _) => RowState::Running,

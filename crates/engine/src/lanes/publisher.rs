@@ -13,7 +13,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Lane, QueueError, TaskMessage};
-use podium_ports::store::{Commit, Place, ReadyTask, StoreError, Telling};
+use podium_ports::store::{Commit, Place, PublishBy, ReadyTask, StoreError};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -83,13 +83,13 @@ impl Publisher {
         Commit::new(after, events, |run, task| {
             let lane = Lane::of(run, task, &self.parts.pool);
             let is_contended = state.contended.contains(&lane) && !kept.contains(&task);
-            Place { lane, telling: if is_contended { Telling::FromBacklog } else { Telling::AtOnce } }
+            Place { lane, publish_by: if is_contended { PublishBy::Dispatcher } else { PublishBy::Writer } }
         })
     }
 
     /// Publishes a task that the commit made ready, now or at `not_before`, unless it was left to the backlog.
     pub(crate) async fn publish(&self, commit: &Commit, task: TaskRef, not_before: Timestamp) {
-        let Some(Place { lane, telling: Telling::AtOnce }) = commit.place(task) else {
+        let Some(Place { lane, publish_by: PublishBy::Writer }) = commit.place(task) else {
             return;
         };
         let (run, lane) = (commit.after.id(), lane.clone());
@@ -124,7 +124,7 @@ impl Publisher {
 
     /// Leaves a task that the commit made ready to the dispatcher, which publishes it from the backlog.
     pub(crate) fn leave(&self, commit: &Commit, task: TaskRef) {
-        if let Some(Place { lane, telling: Telling::AtOnce }) = commit.place(task) {
+        if let Some(Place { lane, publish_by: PublishBy::Writer }) = commit.place(task) {
             self.lanes.note_refused(lane.clone(), (commit.after.id(), task));
         }
     }

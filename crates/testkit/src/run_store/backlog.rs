@@ -11,7 +11,7 @@ use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Due, ReadyTask, Telling};
+use podium_ports::store::{Due, PublishBy, ReadyTask};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_spec};
@@ -33,7 +33,7 @@ fn left(ids: &SeededIds, tenant: &str, late: Duration) -> Driven {
     let spec = a_spec();
     let accepted_at = spec.accepted_at.after(late);
     let spec = RunSpec { tenant: TenantId::new(tenant).expect("it is a name"), accepted_at, ..spec };
-    Driven { telling: Telling::FromBacklog, ..Driven::accept(ids.run_id(accepted_at), spec) }
+    Driven { publish_by: PublishBy::Dispatcher, ..Driven::accept(ids.run_id(accepted_at), spec) }
 }
 
 impl StoreFixture {
@@ -146,7 +146,7 @@ pub(crate) async fn only_tasks_of_the_backlog_are_taken(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let mut runs = [(); 4].map(|()| left(&ids, "acme", Duration::ZERO));
     let now = runs[0].now;
-    runs[3].telling = Telling::AtOnce;
+    runs[3].publish_by = PublishBy::Writer;
     store.must_create_all(&mut runs).await;
     let [waiting, claimed, cancelled, _told] = &mut runs;
     claimed.claim(PLAN, &ids);
@@ -165,7 +165,7 @@ pub(crate) async fn lanes_have_backlogs_of_their_own(store: &StoreFixture) {
             let mut spec = a_spec();
             spec.request.policy = Policy::new(Tier::Mini, Effort::Medium);
             let run = Driven::accept(ids.run_id(spec.accepted_at), spec);
-            Driven { telling: Telling::FromBacklog, ..run }
+            Driven { publish_by: PublishBy::Dispatcher, ..run }
         })
         .collect();
     let now = ultra[0].now;
@@ -225,7 +225,7 @@ pub(crate) async fn tenants_get_equal_shares_of_outstanding_tasks(store: &StoreF
         store.must_commit(run.commit()).await;
     }
     let mut told = left(&ids, "b", Duration::ZERO);
-    told.telling = Telling::AtOnce;
+    told.publish_by = PublishBy::Writer;
     store.must_create(told.commit()).await;
     let tenant_of = |id: &RunId| {
         let run = runs.iter().find(|run| run.id() == *id).expect("it is one of them");
