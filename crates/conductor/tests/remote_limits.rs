@@ -192,7 +192,7 @@ async fn without_a_permit_no_call_is_made_and_the_error_has_a_delay() {
         let setup = Setup::new(Arc::new(limiter.clone()), planner());
         let began = Instant::now();
         let error = setup.plan(0, limit).await.unwrap_err();
-        assert!(matches!(error, ConductorError::NoRoom { .. }) && error.is_retryable(), "{error}");
+        assert!(matches!(error, ConductorError::NoCapacity { .. }) && error.is_retryable(), "{error}");
         assert!(error.to_string().contains(&why.to_string()), "{error}");
         assert_eq!((error.retry_after(), began.elapsed()), (Some(after), waited), "{why:?}");
         assert!(setup.vendor.calls().is_empty() && limiter.settlements().is_empty());

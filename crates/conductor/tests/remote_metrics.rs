@@ -62,7 +62,7 @@ async fn permits_and_plans_are_measured_as_documented() {
 
     // One plan that waits for a permit until its time is up, and one that is dropped while the model writes.
     let late = plan(Duration::from_millis(1)).await.unwrap_err();
-    assert!(matches!(late.cause(), ConductorError::NoRoom { why: RefusalReason::Rate, .. }), "{late}");
+    assert!(matches!(late.cause(), ConductorError::NoCapacity { why: RefusalReason::Rate, .. }), "{late}");
     vendor.script(model.id.as_str(), [Answer::text("One").fail(Fault::Garbled), Answer::hang()]);
     let long = request(Duration::from_mins(5));
     let stop = CancellationToken::new();

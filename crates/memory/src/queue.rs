@@ -189,7 +189,7 @@ impl StepQueue for MemoryQueue {
         }
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
         let held = self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.order.len());
         Ok(self.shared.options.lane_messages_max.saturating_sub(held))
     }

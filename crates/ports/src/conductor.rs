@@ -156,7 +156,7 @@ pub enum ConductorError {
     },
     /// The conductor's model is out of capacity for longer than the request may wait.
     #[error("the conductor's model has no capacity for a call: {why}, for another {} ms", after.as_millis())]
-    NoRoom {
+    NoCapacity {
         /// The limit or condition that refused the call.
         why: RefusalReason,
         /// How long to wait before the next try.
@@ -278,7 +278,7 @@ impl ConductorError {
         matches!(
             self.cause(),
             Self::Overloaded { .. }
-                | Self::NoRoom { .. }
+                | Self::NoCapacity { .. }
                 | Self::Timeout { .. }
                 | Self::Absent { .. }
                 | Self::Unavailable(_)
@@ -288,7 +288,7 @@ impl ConductorError {
     /// The back-off that the model's server or the limiter asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause() {
-            Self::NoRoom { after, .. } => Some(*after),
+            Self::NoCapacity { after, .. } => Some(*after),
             Self::Unavailable(source) => source.downcast_ref::<VendorError>()?.retry_after(),
             _ => None,
         }

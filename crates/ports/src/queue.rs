@@ -125,7 +125,7 @@ pub trait StepQueue: Send + Sync {
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError>;
 
     /// How many more messages fit the lane, as far as the queue knows; other publishers may fill it meanwhile.
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError>;
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError>;
 
     /// Checks that the queue answers; for readiness.
     async fn ping(&self) -> Result<(), QueueError>;

@@ -296,7 +296,7 @@ impl StepQueue for NatsQueue {
         self.shared.fetch(lane, max.min(FETCH_MESSAGES_MAX), wait).await
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
         let shared = &self.shared;
         let messages = shared.within("describe a stream", shared.api.state(lane)).await?.messages;
         if messages > 0 {

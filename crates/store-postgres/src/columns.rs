@@ -123,7 +123,7 @@ pub(crate) struct ChargeColumns {
     pub(crate) from_ms: Vec<i64>,
     pub(crate) spent: Vec<i64>,
     pub(crate) reserved: Vec<i64>,
-    pub(crate) need_room: Vec<bool>,
+    pub(crate) need_capacity: Vec<bool>,
 }
 
 impl ChargeColumns {
@@ -135,7 +135,7 @@ impl ChargeColumns {
             self.from_ms.push(stored(budget.from.unix_ms()));
             self.spent.push(booking.spent);
             self.reserved.push(booking.reserved);
-            self.need_room.push(booking.needs_room);
+            self.need_capacity.push(booking.needs_capacity);
         }
     }
 }

@@ -253,7 +253,7 @@ async fn write_all(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<V
         &charges.from_ms,
         &charges.spent,
         &charges.reserved,
-        &charges.need_room,
+        &charges.need_capacity,
     );
     written.fetch_all(connection).await
 }

@@ -83,7 +83,7 @@ pub(crate) async fn shortage(
     connection: &mut SqliteConnection,
     booking: Option<&Booking>,
 ) -> Result<Option<Shortage>, StoreError> {
-    let Some(booking) = booking.filter(|booking| booking.needs_room) else { return Ok(None) };
+    let Some(booking) = booking.filter(|booking| booking.needs_capacity) else { return Ok(None) };
     for budget in &booking.budgets {
         let asked = i128::from(booking.spent) + i128::from(booking.reserved);
         let shortage = shortage_of(connection, budget, asked).await?;

@@ -339,7 +339,7 @@ mod tests {
         let mut told = Vec::new();
         let mut tell = |driven: &mut Driven| {
             let commit = driven.commit();
-            told.push(commit.booking().map(|b| (b.spent, b.reserved, b.needs_room)));
+            told.push(commit.booking().map(|b| (b.spent, b.reserved, b.needs_capacity)));
         };
         tell(&mut driven);
         let claim = driven.claim(TaskRef::Plan { round: 0 }, &ids);

@@ -40,8 +40,8 @@ impl StepQueue for Panicking {
         Ok(deliveries)
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
-        self.0.room(lane).await
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.0.capacity(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

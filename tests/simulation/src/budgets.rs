@@ -25,7 +25,7 @@ pub(crate) struct Sum {
 impl BudgetState {
     /// The first budget that the booking does not fit, if the booking permits spending.
     pub(crate) fn shortage(&self, booking: &Booking, mutation: Option<Mutation>) -> Option<Shortage> {
-        if !booking.needs_room || mutation == Some(Mutation::ForgetCap) {
+        if !booking.needs_capacity || mutation == Some(Mutation::ForgetCap) {
             return None;
         }
         booking.budgets.iter().find_map(|budget| {

@@ -64,7 +64,7 @@ impl QueueState {
         self.lanes.values_mut().for_each(|lane| lane.messages.clear());
     }
 
-    fn room(&self, lane: &Lane) -> usize {
+    fn capacity(&self, lane: &Lane) -> usize {
         self.lane_messages_max.saturating_sub(self.lanes.get(lane).map_or(0, |lane| lane.messages.len()))
     }
 
@@ -95,7 +95,7 @@ impl Core {
             return Ok(Published::AlreadyOutstanding);
         }
         let messages_max = self.queue.lane_messages_max;
-        if self.queue.room(lane) == 0 {
+        if self.queue.capacity(lane) == 0 {
             self.count("lane full");
             return Err(QueueError::Full { lane: lane.to_string(), messages_max });
         }
@@ -231,9 +231,9 @@ impl StepQueue for SimQueue {
             .collect())
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
         let lane = lane.clone();
-        self.0.ask(Service::Queue, move |core| core.queue.room(&lane)).await.map_err(unavailable)
+        self.0.ask(Service::Queue, move |core| core.queue.capacity(&lane)).await.map_err(unavailable)
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

@@ -164,7 +164,7 @@ impl RemoteConductor {
                         problem
                     }
                 },
-                Err(Unwritten::NoRoom(error)) => return Err(error),
+                Err(Unwritten::NoCapacity(error)) => return Err(error),
                 Err(Unwritten::Broken(Broken { error, has_text })) => {
                     let problem = error.to_string();
                     let is_text_cut = has_text
@@ -234,7 +234,7 @@ impl RemoteConductor {
                 ..ChatRequest::new(turns.to_vec(), self.plan_tokens_max())
             };
             let broken = {
-                let permit = self.permit_for(asking, &request).await.map_err(Unwritten::NoRoom)?;
+                let permit = self.permit_for(asking, &request).await.map_err(Unwritten::NoCapacity)?;
                 self.retries.called();
                 let _calling = self.metrics.calling();
                 let (vendors, model, request) = (&*self.vendors, &self.model, &request);
@@ -289,7 +289,7 @@ impl RemoteConductor {
 /// Why a try has no output.
 enum Unwritten {
     /// The call was not permitted.
-    NoRoom(ConductorError),
+    NoCapacity(ConductorError),
     /// The call failed.
     Broken(Broken),
 }

@@ -58,7 +58,7 @@ impl RemoteConductor {
                 }
             };
             if why == RefusalReason::Broken || !asking.has_time_for(after) {
-                return Err(ConductorError::NoRoom { why, after });
+                return Err(ConductorError::NoCapacity { why, after });
             }
             wait(after).await;
         }

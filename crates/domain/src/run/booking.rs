@@ -15,7 +15,7 @@ pub struct Booking {
     pub reserved: i64,
     /// Whether the commit permits spending: it must not be written if a budget cannot hold it. Otherwise it records what has already
     /// happened, and is written in any case.
-    pub needs_room: bool,
+    pub needs_capacity: bool,
 }
 
 impl Booking {
@@ -35,7 +35,7 @@ impl Booking {
             budgets,
             spent: difference(now.spent, before.spent),
             reserved: difference(now.reserved, before.reserved),
-            needs_room: now.total() > before.total() && events.iter().any(|e| e.event.permits_spending()),
+            needs_capacity: now.total() > before.total() && events.iter().any(|e| e.event.permits_spending()),
         })
     }
 

@@ -169,7 +169,7 @@ impl Dispatcher {
         let publisher = self.context.publisher();
         let tasks_max = options.sweep_tasks_max;
         let capacity = if publisher.serves(lane) {
-            let capacity = parts.queue.room(lane).await?;
+            let capacity = parts.queue.capacity(lane).await?;
             u32::try_from(capacity).unwrap_or(u32::MAX).min(tasks_max)
         } else {
             tasks_max

@@ -68,9 +68,9 @@ impl StepQueue for SlowQueue {
         self.queue.fetch(lane, max, wait).await
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
         self.answers().await?;
-        self.queue.room(lane).await
+        self.queue.capacity(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

@@ -315,8 +315,8 @@ impl StepQueue for FaultyQueue {
         Ok(deliveries)
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
-        self.queue.room(lane).await
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.queue.capacity(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

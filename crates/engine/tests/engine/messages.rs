@@ -45,8 +45,8 @@ impl StepQueue for Distant {
         Ok(fetched.into_iter().map(distant).collect())
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
-        self.inner.room(lane).await
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.inner.capacity(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

@@ -72,12 +72,12 @@ async fn waiting_tasks_are_published_concurrently() {
     }
     let house = house.at_work_as(Roles::NONE);
     let lane = Lane::Plan(Tier::Ultra);
-    let room = queue.queue.room(&lane).await.unwrap();
+    let room = queue.queue.capacity(&lane).await.unwrap();
     clock.sleep(10 * SECOND).await;
     queue.is_slow.store(true, Ordering::SeqCst);
     queue.is_unreachable.store(false, Ordering::SeqCst);
     let began = clock.now();
-    while queue.queue.room(&lane).await.unwrap() > room - RUNS {
+    while queue.queue.capacity(&lane).await.unwrap() > room - RUNS {
         clock.sleep(SECOND / 100).await;
         let took = clock.now().since(began);
         assert!(took < 5 * SECOND / 2, "{took:?}");

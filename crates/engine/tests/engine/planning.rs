@@ -59,7 +59,7 @@ async fn a_silent_conductor_leaves_half_of_the_time_to_one_worker() {
 #[tokio::test]
 async fn attempts_at_a_plan_together_leave_half_of_the_time() {
     let house = a_house().await.at_work();
-    let full = || ConductorError::NoRoom { why: RefusalReason::Rate, after: Duration::from_secs(4) };
+    let full = || ConductorError::NoCapacity { why: RefusalReason::Rate, after: Duration::from_secs(4) };
     house.conductor.script((0..5).map(|_| Planning::fails(full())));
     let run = house.ended(house.ask_under(policy(5, Duration::from_secs(20))).await).await;
     assert_eq!(run.answer(), Some("fine"));

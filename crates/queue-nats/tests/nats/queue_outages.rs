@@ -128,7 +128,7 @@ async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
     must_fetch(&queue).await.ack().await.unwrap();
 
     js.delete_stream(STREAM).await.unwrap();
-    assert_eq!(queue.room(&LANE).await.unwrap(), QueueOptions::default().lane_messages_max);
+    assert_eq!(queue.capacity(&LANE).await.unwrap(), QueueOptions::default().lane_messages_max);
     queue.publish(&LANE, messages[1]).await.unwrap();
     must_fetch(&queue).await.ack().await.unwrap();
 }
@@ -194,7 +194,7 @@ async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others()
     // Dispatchers ask for the capacity repeatedly.
     let stream = js.get_stream(STREAM).await.unwrap();
     until(async || {
-        assert_eq!(queue.room(&LANE).await.unwrap(), 3);
+        assert_eq!(queue.capacity(&LANE).await.unwrap(), 3);
         stream.consumer_info("work").await.err()
     })
     .await;

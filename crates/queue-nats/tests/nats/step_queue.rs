@@ -35,8 +35,8 @@ impl<T: StepQueue> StepQueue for Served<T> {
         self.queue.fetch(lane, max, wait).await
     }
 
-    async fn room(&self, lane: &Lane) -> Result<usize, QueueError> {
-        self.queue.room(lane).await
+    async fn capacity(&self, lane: &Lane) -> Result<usize, QueueError> {
+        self.queue.capacity(lane).await
     }
 
     async fn ping(&self) -> Result<(), QueueError> {

@@ -75,7 +75,7 @@ pub(crate) async fn a_full_lane_still_recognises_its_tasks(queue: &QueueFixture)
 
 pub(crate) async fn a_lane_reports_its_free_capacity(queue: &QueueFixture) {
     let max = queue.lane_messages_max;
-    let room = async |lane| queue.queue.room(&lane).await.unwrap();
+    let room = async |lane| queue.queue.capacity(&lane).await.unwrap();
     assert_eq!(room(a_lane()).await, max, "nothing was ever published");
     queue.must_publish(&messages(1)[0]).await;
     assert_eq!((room(a_lane()).await, room(Lane::Plan(Tier::Ultra)).await), (max - 1, max));

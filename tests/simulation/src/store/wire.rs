@@ -264,7 +264,7 @@ fn append_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<(), U
 
 /// Checks that the spending that a commit permits fits the budgets.
 fn check_room(core: &mut Core, commit: &Commit) {
-    if let Some(booking) = commit.booking().filter(|booking| booking.needs_room) {
+    if let Some(booking) = commit.booking().filter(|booking| booking.needs_capacity) {
         core.checker.permitted(booking, &core.store.budgets);
     }
 }
