@@ -13,7 +13,7 @@ use podium_ports::clock::Skew;
 use podium_ports::store::{Commit, Created, StoreError};
 use tokio_util::task::TaskTracker;
 
-use crate::claims::leases::Holds;
+use crate::claims::leases::ClaimRegistry;
 use crate::commit::{
     Bounds, Commands, Gathering, RunCache, RunCacheBounds, UnreadableRuns, WriterParts, serve_batches,
 };
@@ -38,7 +38,7 @@ struct Shared {
     parts: Parts,
     options: Options,
     publisher: Publisher,
-    leases: Holds,
+    leases: ClaimRegistry,
     run_cache: RunCache,
     commands: Commands,
     creations: Gathering<Commit, Created>,
@@ -59,7 +59,7 @@ impl Context {
         let metrics = Metrics::new(&parts.pool);
         let unreadable = UnreadableRuns::new(parts.clone(), metrics.clone());
         let publisher = Publisher::new(parts.clone(), unreadable.clone(), metrics.clone());
-        let leases = Holds::new(parts.ids.process_id());
+        let leases = ClaimRegistry::new(parts.ids.process_id());
         let run_cache = RunCache::new(RunCacheBounds {
             runs_max: options.run_cache_runs_max,
             bytes_max: options.run_cache_bytes_max,
@@ -123,7 +123,7 @@ impl Context {
         &self.shared.publisher
     }
 
-    pub(crate) fn leases(&self) -> &Holds {
+    pub(crate) fn leases(&self) -> &ClaimRegistry {
         &self.shared.leases
     }
 

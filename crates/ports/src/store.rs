@@ -91,7 +91,7 @@ pub trait RunStore: Send + Sync {
     ) -> Result<bool, StoreError>;
 
     /// Returns which of the claims hold their tasks. Reads only.
-    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError>;
+    async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError>;
 
     /// As [`Self::due_except`], for all runs.
     async fn due(&self, now: Timestamp, again_at: Timestamp, limit: u32) -> Result<Due, StoreError> {
@@ -335,7 +335,7 @@ impl Unwritten {
 
 /// A claim on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hold {
+pub struct ClaimRef {
     /// The run.
     pub run: RunId,
     /// The task.
@@ -353,7 +353,7 @@ pub struct Due {
     /// Lanes with unpublished tasks, including ones that may not be claimed yet.
     pub backlogs: Vec<Lane>,
     /// Claims whose process has no lease any more.
-    pub expired: Vec<Hold>,
+    pub expired: Vec<ClaimRef>,
     /// Active runs whose deadline passed.
     pub overdue: Vec<RunId>,
 }

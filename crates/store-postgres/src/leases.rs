@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, ProcessId, RunId};
-use podium_ports::store::{Hold, StoreError};
+use podium_ports::store::{ClaimRef, StoreError};
 use podium_store_format::task;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -19,13 +19,13 @@ pub(crate) async fn extend(store: &Store, process: ProcessId, span: Duration) ->
     store.call(&ExtendLease { process: *process.as_uuid(), span_ms: milliseconds(span) }).await
 }
 
-pub(crate) async fn held(store: &Store, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
-    if holds.is_empty() {
+pub(crate) async fn held(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+    if claims.is_empty() {
         return Ok(Vec::new());
     }
-    let held = store.call(&FindHeld::new(holds)).await?;
-    let held = held.iter().map(HoldRow::read).collect::<Result<HashSet<_>, _>>()?;
-    Ok(holds.iter().map(|hold| held.contains(hold)).collect())
+    let held = store.call(&FindHeld::new(claims)).await?;
+    let held = held.iter().map(ClaimRow::read).collect::<Result<HashSet<_>, _>>()?;
+    Ok(claims.iter().map(|claim| held.contains(claim)).collect())
 }
 
 /// A time span for a statement that adds it to the current time.
@@ -33,16 +33,16 @@ pub(crate) fn milliseconds(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX >> 1)
 }
 
-pub(crate) struct HoldRow {
+pub(crate) struct ClaimRow {
     pub(crate) run_id: Uuid,
     pub(crate) task: String,
     pub(crate) claim: Uuid,
 }
 
-impl HoldRow {
-    pub(crate) fn read(&self) -> Result<Hold, StoreError> {
+impl ClaimRow {
+    pub(crate) fn read(&self) -> Result<ClaimRef, StoreError> {
         let run = RunId::new(self.run_id);
-        Ok(Hold { run, task: task(run, &self.task)?, claim: ClaimId::new(self.claim) })
+        Ok(ClaimRef { run, task: task(run, &self.task)?, claim: ClaimId::new(self.claim) })
     }
 }
 
@@ -70,21 +70,21 @@ struct FindHeld {
 }
 
 impl FindHeld {
-    fn new(holds: &[Hold]) -> Self {
+    fn new(claims: &[ClaimRef]) -> Self {
         Self {
-            runs: holds.iter().map(|hold| *hold.run.as_uuid()).collect(),
-            tasks: holds.iter().map(|hold| hold.task.to_string()).collect(),
-            claims: holds.iter().map(|hold| *hold.claim.as_uuid()).collect(),
+            runs: claims.iter().map(|claim| *claim.run.as_uuid()).collect(),
+            tasks: claims.iter().map(|claim| claim.task.to_string()).collect(),
+            claims: claims.iter().map(|claim| *claim.claim.as_uuid()).collect(),
         }
     }
 }
 
 impl Call for FindHeld {
-    type Answer = Vec<HoldRow>;
+    type Answer = Vec<ClaimRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { runs, tasks, claims } = self;
-        sqlx::query_file_as!(HoldRow, "queries/find_held.sql", runs, tasks, claims)
+        sqlx::query_file_as!(ClaimRow, "queries/find_held.sql", runs, tasks, claims)
             .fetch_all(connection)
             .await
     }

@@ -40,7 +40,7 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Commit, Conflict, Created, Due, Hold, RatedRun, RunStore, RunSummary, StoreError, Turn, Unwritten,
+    ClaimRef, Commit, Conflict, Created, Due, RatedRun, RunStore, RunSummary, StoreError, Turn, Unwritten,
 };
 
 pub use call::{NoAnswer, Standby};
@@ -139,8 +139,8 @@ impl RunStore for Store {
         leases::extend(self, process, span).await
     }
 
-    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
-        leases::held(self, holds).await
+    async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        leases::held(self, claims).await
     }
 
     async fn due_except(

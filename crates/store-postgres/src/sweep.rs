@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
-use crate::leases::{HoldRow, milliseconds};
+use crate::leases::{ClaimRow, milliseconds};
 
 /// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
@@ -35,7 +35,7 @@ pub(crate) async fn due(
     Ok(Due {
         ready: ready.iter().filter_map(|row| row.read().transpose()).collect::<Result<_, _>>()?,
         backlogs: backlogs.iter().filter_map(|lane| lane.parse().ok()).collect(),
-        expired: expired.iter().map(HoldRow::read).collect::<Result<_, _>>()?,
+        expired: expired.iter().map(ClaimRow::read).collect::<Result<_, _>>()?,
         overdue: overdue.into_iter().map(RunId::new).collect(),
     })
 }
@@ -221,10 +221,10 @@ struct FindExpired<'a> {
 }
 
 impl Call for FindExpired<'_> {
-    type Answer = Vec<HoldRow>;
+    type Answer = Vec<ClaimRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file_as!(HoldRow, "queries/find_expired.sql", self.now, self.limit, self.except)
+        sqlx::query_file_as!(ClaimRow, "queries/find_expired.sql", self.now, self.limit, self.except)
             .fetch_all(connection)
             .await
     }

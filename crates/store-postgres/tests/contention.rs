@@ -14,7 +14,7 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::accounts::Accounts as _;
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Commit, Conflict, Created, Hold, RunStore, StoreError, Turn};
+use podium_ports::store::{ClaimRef, Commit, Conflict, Created, RunStore, StoreError, Turn};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
@@ -43,10 +43,10 @@ impl Scene {
     }
 
     /// Claims the plans of runs.
-    async fn claimed_by(&self, process: ProcessId, runs: &mut [Driven]) -> Vec<Hold> {
+    async fn claimed_by(&self, process: ProcessId, runs: &mut [Driven]) -> Vec<ClaimRef> {
         let claimed = runs.iter_mut().map(|run| {
             run.process = Some(process);
-            Hold { run: run.id(), task: PLAN, claim: run.claim(PLAN, &self.ids) }
+            ClaimRef { run: run.id(), task: PLAN, claim: run.claim(PLAN, &self.ids) }
         });
         let holds = claimed.collect();
         let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use podium_domain::ids::ProcessId;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Hold, StoreError};
+use podium_ports::store::{ClaimRef, StoreError};
 use podium_store_format::stored;
 use serde::Serialize;
 
 use crate::Store;
 use crate::row::{hex, unavailable};
-use crate::sweep::hold;
+use crate::sweep::claim_ref;
 
 pub(crate) const READ_LEASE: &str = "-- read_lease
 SELECT until_ms > ?2 FROM process_leases WHERE process = ?1";
@@ -32,7 +32,7 @@ CROSS JOIN tasks
 WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = hold.claim AND state = 'running'";
 
 #[derive(Serialize)]
-struct HoldRow {
+struct ClaimRow {
     run: String,
     task: String,
     claim: String,
@@ -63,18 +63,18 @@ pub(crate) async fn extend(
     Ok(known == Some(true))
 }
 
-pub(crate) async fn held(store: &Store, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
-    if holds.is_empty() {
+pub(crate) async fn held(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+    if claims.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = holds.iter().map(|hold| HoldRow {
-        run: hex(hold.run.as_uuid()),
-        task: hold.task.to_string(),
-        claim: hex(hold.claim.as_uuid()),
+    let rows = claims.iter().map(|claim| ClaimRow {
+        run: hex(claim.run.as_uuid()),
+        task: claim.task.to_string(),
+        claim: hex(claim.claim.as_uuid()),
     });
     let rows =
         serde_json::to_string(&rows.collect::<Vec<_>>()).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
     let held = sqlx::query(FIND_HELD).bind(rows).fetch_all(&store.readers).await.map_err(unavailable)?;
-    let held = held.iter().map(hold).collect::<Result<HashSet<_>, _>>()?;
-    Ok(holds.iter().map(|hold| held.contains(hold)).collect())
+    let held = held.iter().map(claim_ref).collect::<Result<HashSet<_>, _>>()?;
+    Ok(claims.iter().map(|claim| held.contains(claim)).collect())
 }

@@ -4,7 +4,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Due, Hold, ReadyTask, StoreError};
+use podium_ports::store::{Again, ClaimRef, Due, ReadyTask, StoreError};
 use podium_store_format::{stored, task};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -112,7 +112,7 @@ pub(crate) async fn due(
             .iter()
             .filter_map(|row| row.try_get::<&str, _>("lane").ok()?.parse().ok())
             .collect(),
-        expired: expired.iter().map(hold).collect::<Result<_, _>>()?,
+        expired: expired.iter().map(claim_ref).collect::<Result<_, _>>()?,
         overdue: overdue.iter().map(|row| run_id(row, "id")).collect::<Result<_, _>>()?,
     })
 }
@@ -197,7 +197,7 @@ fn run_and_task(row: &SqliteRow) -> Result<(RunId, TaskRef), StoreError> {
     Ok((run, task(run, text)?))
 }
 
-pub(crate) fn hold(row: &SqliteRow) -> Result<Hold, StoreError> {
+pub(crate) fn claim_ref(row: &SqliteRow) -> Result<ClaimRef, StoreError> {
     let (run, task) = run_and_task(row)?;
-    Ok(Hold { run, task, claim: claim_id(row, "claim")? })
+    Ok(ClaimRef { run, task, claim: claim_id(row, "claim")? })
 }

@@ -10,7 +10,7 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, RunSums, StoreError,
+    Again, ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, RunSums, StoreError,
 };
 
 use crate::process_leases::ProcessLeases;
@@ -146,13 +146,13 @@ impl RunStore for TestStore {
         Ok(self.lock().leases.extend(process, now, span))
     }
 
-    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+    async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
         let rows = self.lock();
-        let is_held = |hold: &Hold| {
-            let task = rows.runs.get(&hold.run).and_then(|row| row.run.task(hold.task));
-            task.is_some_and(|task| task.is_held_by(hold.claim))
+        let is_held = |claim: &ClaimRef| {
+            let task = rows.runs.get(&claim.run).and_then(|row| row.run.task(claim.task));
+            task.is_some_and(|task| task.is_held_by(claim.claim))
         };
-        Ok(holds.iter().map(is_held).collect())
+        Ok(claims.iter().map(is_held).collect())
     }
 
     async fn due_except(
@@ -178,7 +178,7 @@ impl RunStore for TestStore {
                 if let Some(claim) = rows.leases.expired(&found.state, now)
                     && due.expired.len() < limit
                 {
-                    due.expired.push(Hold { run, task, claim });
+                    due.expired.push(ClaimRef { run, task, claim });
                 }
             }
         }

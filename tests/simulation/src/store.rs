@@ -11,7 +11,7 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Commit, Conflict, Created, Due, Hold, RunSummary, RunSums, Turn, Unwritten,
+    Again, ClaimRef, Commit, Conflict, Created, Due, RunSummary, RunSums, Turn, Unwritten,
 };
 use podium_testkit::{ProcessLeases, TaskRows};
 
@@ -154,9 +154,9 @@ impl StoreState {
         Some(row.run.clone())
     }
 
-    fn is_held(&self, hold: &Hold) -> bool {
-        let task = self.rows.get(&hold.run).and_then(|row| row.run.task(hold.task));
-        task.is_some_and(|task| task.is_held_by(hold.claim))
+    fn is_held(&self, claim: &ClaimRef) -> bool {
+        let task = self.rows.get(&claim.run).and_then(|row| row.run.task(claim.task));
+        task.is_some_and(|task| task.is_held_by(claim.claim))
     }
 
     fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32, except: &[RunId]) -> Due {
@@ -174,7 +174,7 @@ impl StoreState {
                 if let Some(claim) = self.leases.expired(&found.state, now)
                     && due.expired.len() < limit
                 {
-                    due.expired.push(Hold { run: *id, task, claim });
+                    due.expired.push(ClaimRef { run: *id, task, claim });
                 }
             }
         }
@@ -306,8 +306,8 @@ mod tests {
             Ok(self.lock().leases.extend(process, now, span))
         }
 
-        async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
-            Ok(holds.iter().map(|hold| self.lock().is_held(hold)).collect())
+        async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+            Ok(claims.iter().map(|claim| self.lock().is_held(claim)).collect())
         }
 
         async fn due_except(

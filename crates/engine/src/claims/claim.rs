@@ -6,9 +6,9 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Run, TaskRef};
 use podium_domain::usage::Spent;
-use podium_ports::store::Hold;
+use podium_ports::store::ClaimRef;
 
-use super::leases::Held;
+use super::leases::ClaimGuard;
 use super::settle::{Settle, TROUBLE_PAUSE};
 use crate::commit::{CommandError, HeldMessage, Order};
 use crate::context::Context;
@@ -17,7 +17,7 @@ use crate::context::Context;
 pub(crate) struct PendingClaim {
     task: TaskRef,
     claim: Claim,
-    guard: Held,
+    guard: ClaimGuard,
 }
 
 /// A claimed task. The lease of this process is extended until this is dropped.
@@ -26,7 +26,7 @@ pub(crate) struct Claimed {
     pub(crate) run: Arc<Run>,
     pub(crate) task: TaskRef,
     pub(crate) claim: ClaimId,
-    pub(crate) guard: Held,
+    pub(crate) guard: ClaimGuard,
 }
 
 impl Claimed {
@@ -47,7 +47,7 @@ impl PendingClaim {
             lease_until: context.now().after(context.longest_call().max(context.options().plan_time_max)),
             reserve,
         };
-        Self { task, claim, guard: context.leases().register(Hold { run, task, claim: id }) }
+        Self { task, claim, guard: context.leases().register(ClaimRef { run, task, claim: id }) }
     }
 
     pub(crate) fn command(&self) -> Command {

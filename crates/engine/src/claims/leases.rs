@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use podium_domain::ids::{ProcessId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Hold, StoreError};
+use podium_ports::store::{ClaimRef, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -27,10 +27,10 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The register of claims. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Holds {
+pub(crate) struct ClaimRegistry {
     process: ProcessId,
     /// Ordered, so that claims are checked one page after the other, and a simulation can be repeated.
-    held: Arc<Mutex<BTreeMap<Hold, Registered>>>,
+    held: Arc<Mutex<BTreeMap<ClaimRef, Registered>>>,
     /// The end of the process' lease, as far as this process knows.
     leased_until: Arc<Mutex<Timestamp>>,
     /// Locked by the claim that extends the lease for all others that wait for it.
@@ -44,13 +44,13 @@ struct Registered {
 }
 
 /// A registered claim, until dropped.
-pub(crate) struct Held {
-    hold: Hold,
+pub(crate) struct ClaimGuard {
+    claim: ClaimRef,
     lost: CancellationToken,
-    holds: Holds,
+    registry: ClaimRegistry,
 }
 
-impl Held {
+impl ClaimGuard {
     /// Resolves when the claim no longer holds its task: another's result won, the lease was lost, or the run ended.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
@@ -58,7 +58,7 @@ impl Held {
 
     /// Notes that the claim is in the store: from now on it is checked.
     pub(crate) fn committed(&self) {
-        if let Some(registered) = self.holds.lock().get_mut(&self.hold) {
+        if let Some(registered) = self.registry.lock().get_mut(&self.claim) {
             registered.is_committed = true;
         }
     }
@@ -69,13 +69,13 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        self.holds.lock().remove(&self.hold);
+        self.registry.lock().remove(&self.claim);
     }
 }
 
-impl Holds {
+impl ClaimRegistry {
     pub(crate) fn new(process: ProcessId) -> Self {
         Self {
             process,
@@ -91,17 +91,17 @@ impl Holds {
     }
 
     /// Registers a claim that is about to be committed, so that a run that ends right after the commit finds it.
-    pub(crate) fn register(&self, hold: Hold) -> Held {
+    pub(crate) fn register(&self, claim: ClaimRef) -> ClaimGuard {
         let lost = CancellationToken::new();
-        self.lock().insert(hold, Registered { lost: lost.clone(), is_committed: false });
-        Held { hold, lost, holds: self.clone() }
+        self.lock().insert(claim, Registered { lost: lost.clone(), is_committed: false });
+        ClaimGuard { claim, lost, registry: self.clone() }
     }
 
     /// Cancels all work on `run`.
     pub(crate) fn release_run(&self, run: RunId) {
         self.lock()
             .iter()
-            .filter(|(hold, _)| hold.run == run)
+            .filter(|(claim, _)| claim.run == run)
             .for_each(|(_, registered)| registered.lost.cancel());
     }
 
@@ -109,7 +109,7 @@ impl Holds {
     pub(crate) fn release_task(&self, run: RunId, task: TaskRef) {
         self.lock()
             .iter()
-            .filter(|(hold, _)| hold.run == run && hold.task == task)
+            .filter(|(claim, _)| claim.run == run && claim.task == task)
             .for_each(|(_, registered)| registered.lost.cancel());
     }
 
@@ -164,8 +164,8 @@ impl Holds {
                 match parts.live.stops().await {
                     Ok(mut stops) => {
                         while let Some(run) = stops.next().await {
-                            let holds = self.committed(|hold| hold.run == run);
-                            self.check(&parts, &holds).await;
+                            let claims = self.committed(|claim| claim.run == run);
+                            self.check(&parts, &claims).await;
                         }
                     }
                     Err(error) => debug!(error = &error as &dyn std::error::Error, "cannot hear of stops"),
@@ -189,16 +189,16 @@ impl Holds {
         Ok(())
     }
 
-    /// Cancels the work on those of `holds` that hold their tasks no longer.
-    async fn check(&self, parts: &Parts, holds: &[Hold]) {
-        if holds.is_empty() {
+    /// Cancels the work on those of `claims` that hold their tasks no longer.
+    async fn check(&self, parts: &Parts, claims: &[ClaimRef]) {
+        if claims.is_empty() {
             return;
         }
-        match parts.store.held(holds).await {
+        match parts.store.held(claims).await {
             Ok(held) => {
-                for (hold, _) in holds.iter().zip(held).filter(|(_, is_held)| !is_held) {
-                    if let Some(registered) = self.lock().get(hold) {
-                        info!(run = %hold.run, task = %hold.task, "the claim does not hold its task any more");
+                for (claim, _) in claims.iter().zip(held).filter(|(_, is_held)| !is_held) {
+                    if let Some(registered) = self.lock().get(claim) {
+                        info!(run = %claim.run, task = %claim.task, "the claim does not hold its task any more");
                         registered.lost.cancel();
                     }
                 }
@@ -207,23 +207,23 @@ impl Holds {
         }
     }
 
-    fn committed(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Hold> {
+    fn committed(&self, wanted: impl Fn(&ClaimRef) -> bool) -> Vec<ClaimRef> {
         let held = self.lock();
         held.iter()
-            .filter(|(hold, known)| known.is_committed && wanted(hold))
-            .map(|(hold, _)| *hold)
+            .filter(|(claim, known)| known.is_committed && wanted(claim))
+            .map(|(claim, _)| *claim)
             .collect()
     }
 
     /// The next claims to check, in their order; after the last one it begins anew.
-    fn committed_after(&self, checked: Option<Hold>) -> Vec<Hold> {
+    fn committed_after(&self, checked: Option<ClaimRef>) -> Vec<ClaimRef> {
         let held = self.lock();
         let after = checked.map_or(Bound::Unbounded, Bound::Excluded);
         let committed = held.range((after, Bound::Unbounded)).filter(|(_, known)| known.is_committed);
-        committed.take(CHECKED_MAX).map(|(hold, _)| *hold).collect()
+        committed.take(CHECKED_MAX).map(|(claim, _)| *claim).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Hold, Registered>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, Registered>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use super::refused_runs::RefusedRuns;
 use super::request::{CONFLICTS_MAX, CommandError, HeldMessage, Request};
 use super::run_cache::RunCache;
 use super::unreadable::UnreadableRuns;
-use crate::claims::leases::Holds;
+use crate::claims::leases::ClaimRegistry;
 use crate::lanes::publisher::Publisher;
 use crate::metrics::{Metrics, Stage};
 use crate::parts::Parts;
@@ -27,7 +27,7 @@ use crate::parts::Parts;
 pub(crate) struct WriterParts {
     pub(crate) parts: Parts,
     pub(crate) publisher: Publisher,
-    pub(crate) leases: Holds,
+    pub(crate) leases: ClaimRegistry,
     pub(crate) run_cache: RunCache,
     pub(crate) unreadable: UnreadableRuns,
     pub(crate) metrics: Metrics,

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::claims::leases::Holds;
+use crate::claims::leases::ClaimRegistry;
 use crate::lanes::publisher::Publisher;
 
 /// Most batches whose messages and signals are being sent while later batches are decided.
@@ -25,7 +25,7 @@ pub(super) struct Committed {
 /// Acts on committed effects.
 pub(super) struct FollowUps {
     sender: Sender,
-    leases: Holds,
+    leases: ClaimRegistry,
     /// Batches whose messages and signals are being sent.
     under_way: Mutex<JoinSet<()>>,
 }
@@ -37,7 +37,7 @@ struct Sender {
 }
 
 impl FollowUps {
-    pub(super) fn new(live: Arc<dyn LiveStream>, publisher: Publisher, leases: Holds) -> Self {
+    pub(super) fn new(live: Arc<dyn LiveStream>, publisher: Publisher, leases: ClaimRegistry) -> Self {
         Self { sender: Sender { live, publisher }, leases, under_way: Mutex::default() }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::Command;
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, ReadyTask, StoreError, Turn};
+use podium_ports::store::{ClaimRef, Due, ReadyTask, StoreError, Turn};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -242,11 +242,11 @@ fn ended<T: 'static>(work: &mut JoinSet<T>) -> Vec<T> {
 }
 
 /// The commands that act on what is due, by run.
-fn endings(expired: &[Hold], overdue: &[RunId]) -> BTreeMap<RunId, Vec<Command>> {
+fn endings(expired: &[ClaimRef], overdue: &[RunId]) -> BTreeMap<RunId, Vec<Command>> {
     let mut commands = BTreeMap::<_, Vec<_>>::new();
-    for hold in expired {
-        let expire = Command::ExpireLease { task: hold.task, claim: hold.claim };
-        commands.entry(hold.run).or_default().push(expire);
+    for expired in expired {
+        let expire = Command::ExpireLease { task: expired.task, claim: expired.claim };
+        commands.entry(expired.run).or_default().push(expire);
     }
     for run in overdue {
         commands.entry(*run).or_default().push(Command::CheckDeadline);

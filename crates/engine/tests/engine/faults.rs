@@ -10,7 +10,7 @@ use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
-use podium_ports::store::{Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError, Turn};
+use podium_ports::store::{ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, StoreError, Turn};
 use podium_testkit::Gate;
 
 /// A store whose faults a test switches on.
@@ -190,13 +190,13 @@ impl RunStore for FaultyStore {
         self.store.extend_lease(process, now, span).await
     }
 
-    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
+    async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
         self.faults.may_panic("held");
-        self.faults.checked.lock().unwrap().push(holds.len());
+        self.faults.checked.lock().unwrap().push(claims.len());
         if self.faults.deaf.load(Ordering::SeqCst) {
-            return Ok(vec![true; holds.len()]);
+            return Ok(vec![true; claims.len()]);
         }
-        self.store.held(holds).await
+        self.store.held(claims).await
     }
 
     async fn due_except(

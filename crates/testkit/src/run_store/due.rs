@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{Command, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Due, Hold, ReadyTask};
+use podium_ports::store::{ClaimRef, Due, ReadyTask};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan};
@@ -104,7 +104,7 @@ pub(crate) async fn a_claim_is_due_when_its_lease_expired(store: &StoreFixture) 
     let claim = run.claim(PLAN, &ids);
     store.must_commit(run.commit()).await;
     let until = run.now.after(Duration::from_secs(30));
-    let hold = Hold { run: run.id(), task: PLAN, claim };
+    let hold = ClaimRef { run: run.id(), task: PLAN, claim };
     assert_eq!(due(store, just_before(until)).await, Due::default());
     assert_eq!(due(store, until).await, Due { expired: vec![hold], ..Due::default() });
     // It stays due until it is handled.

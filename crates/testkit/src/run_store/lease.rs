@@ -8,7 +8,7 @@ use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Spent;
 use podium_ports::clock::Ids;
-use podium_ports::store::Hold;
+use podium_ports::store::ClaimRef;
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_planned, head_of};
@@ -21,14 +21,18 @@ const HOUR: Duration = Duration::from_hours(1);
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 
 /// A planned run whose first step is claimed by `process`, and the claim.
-async fn a_held_step(store: &StoreFixture, ids: &SeededIds, process: Option<ProcessId>) -> (Driven, Hold) {
+async fn a_held_step(
+    store: &StoreFixture,
+    ids: &SeededIds,
+    process: Option<ProcessId>,
+) -> (Driven, ClaimRef) {
     let mut run = Driven::accepted(ids);
     store.must_create(run.commit()).await;
     run.plan(a_plan(), ids);
     run.process = process;
     let claim = run.claim(FIRST, ids);
     store.must_commit(run.commit()).await;
-    let hold = Hold { run: run.id(), task: FIRST, claim };
+    let hold = ClaimRef { run: run.id(), task: FIRST, claim };
     (run, hold)
 }
 
@@ -36,7 +40,7 @@ async fn extend(store: &StoreFixture, process: ProcessId, now: Timestamp, span: 
     store.first.extend_lease(process, now, span).await.unwrap()
 }
 
-async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<Hold> {
+async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<ClaimRef> {
     store.second.due(at, at, 10).await.unwrap().expired
 }
 
@@ -85,7 +89,7 @@ pub(crate) async fn a_claim_without_a_process_has_its_own_lease(store: &StoreFix
     run.drive(&Command::ExpireLease { task: FIRST, claim: hold.claim });
     store.must_commit(run.commit()).await;
     run.process = None;
-    let hold = Hold { claim: run.claim(FIRST, &ids), ..hold };
+    let hold = ClaimRef { claim: run.claim(FIRST, &ids), ..hold };
     store.must_commit(run.commit()).await;
     assert_eq!(expired(store, run.now).await, [], "the process before it does not count");
     assert_eq!(expired(store, run.now.after(MINUTE)).await, [hold]);
@@ -95,11 +99,11 @@ pub(crate) async fn a_claim_is_held_until_its_task_is_released(store: &StoreFixt
     let ids = SeededIds::new(1);
     let (mut run, hold) = a_held_step(store, &ids, Some(ids.process_id())).await;
     let asked = [
-        Hold { claim: ids.claim_id(), ..hold },
+        ClaimRef { claim: ids.claim_id(), ..hold },
         hold,
-        Hold { task: TaskRef::Plan { round: 0 }, ..hold },
-        Hold { task: TaskRef::Plan { round: 7 }, ..hold },
-        Hold { run: ids.run_id(run.now), ..hold },
+        ClaimRef { task: TaskRef::Plan { round: 0 }, ..hold },
+        ClaimRef { task: TaskRef::Plan { round: 7 }, ..hold },
+        ClaimRef { run: ids.run_id(run.now), ..hold },
     ];
     let answers = store.second.held(&asked).await.unwrap();
     assert_eq!(answers, [false, true, false, false, false]);
@@ -134,7 +138,7 @@ pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store:
         run.process = Some(ids.process_id());
         let claim = run.claim(FIRST, &ids);
         store.must_commit(run.commit()).await;
-        let hold = Hold { run: run.id(), task: FIRST, claim };
+        let hold = ClaimRef { run: run.id(), task: FIRST, claim };
         assert_eq!(store.first.held(&[hold]).await.unwrap(), [true]);
         let (result, spent, reserve) = (PlanResult::Plan(a_planned(a_plan())), Spent::NONE, Cost::ZERO);
         run.drive(&Command::CompletePlan { round, claim: planning, result, spent, reserve });

@@ -10,7 +10,7 @@ use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Conflict, Created, Due, Hold, ReadyTask};
+use podium_ports::store::{ClaimRef, Conflict, Created, Due, ReadyTask};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
@@ -66,7 +66,7 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
     let listed = store.second.list(&a_tenant(), None, 100).await.expect("the store lists");
     assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), [active.id(), other.id()]);
     let task = TaskRef::Step { round: 0, step: STEP };
-    let hold = Hold { run: old.id(), task, claim };
+    let hold = ClaimRef { run: old.id(), task, claim };
     assert_eq!(store.first.held(&[hold]).await.unwrap(), [false]);
     old.drive(&Command::CompleteStep { round: 0, step: STEP, claim, result: a_result("late") });
     assert_eq!(store.first.commit(&[old.commit()]).await.unwrap(), [Err(Conflict)]);

@@ -9,7 +9,7 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Commit, Conflict, Created, Due, Hold, RunStore, RunSummary, StoreError, Turn, Unwritten,
+    ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, StoreError, Turn, Unwritten,
 };
 
 use crate::mutation::Mutation;
@@ -86,10 +86,10 @@ impl RunStore for SimStore {
         .await
     }
 
-    async fn held(&self, holds: &[Hold]) -> Result<Vec<bool>, StoreError> {
-        let (node, holds) = (self.0.node, holds.to_vec());
+    async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        let (node, claims) = (self.0.node, claims.to_vec());
         self.ask(move |core| {
-            let held: Vec<_> = holds.iter().map(|hold| core.store.is_held(hold)).collect();
+            let held: Vec<_> = claims.iter().map(|claim| core.store.is_held(claim)).collect();
             if held.contains(&false) {
                 core.count("found that a claim was lost");
             }
