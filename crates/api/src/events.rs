@@ -54,16 +54,23 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 ..step_done(*round, *step, output, *finish)
             })
         }
-        RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back } => {
+        RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback } => {
             Kind::AttemptFailed(v1::AttemptFailed {
                 handed_back: *handed_back,
+                fallback: fallback.as_ref().map(ToString::to_string),
                 attempt: attempts.number(*task, *claim),
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 ..attempt_failed(*task, message, *retry_at)
             })
         }
-        RunEvent::FellBack { round, step, worker, message } => fell_back(*round, *step, worker, message),
+        RunEvent::FellBack { round, step, worker, message, claim } => {
+            let task = TaskRef::Step { round: *round, step: *step };
+            Kind::FellBack(v1::FellBack {
+                attempt: claim.map(|claim| attempts.number(task, claim)),
+                ..fell_back(*round, *step, worker, message)
+            })
+        }
         RunEvent::Hedged { .. } => return None,
         RunEvent::LeaseExpired { task, claim } => {
             let attempt = attempts.number(*task, *claim);
@@ -138,6 +145,7 @@ fn attempt_failed(task: TaskRef, message: &str, retry_at: Timestamp) -> v1::Atte
         usage: None,
         cost_nano_usd: 0,
         handed_back: false,
+        fallback: None,
     }
 }
 
@@ -145,13 +153,14 @@ fn succeeded(round: u16, step: StepIndex) -> v1::Succeeded {
     v1::Succeeded { round: round.into(), step: step.get().into() }
 }
 
-fn fell_back(round: u16, step: StepIndex, worker: &WorkerId, message: &str) -> Kind {
-    Kind::FellBack(v1::FellBack {
+fn fell_back(round: u16, step: StepIndex, worker: &WorkerId, message: &str) -> v1::FellBack {
+    v1::FellBack {
         round: round.into(),
         step: step.get().into(),
         worker: worker.to_string(),
         error: message.to_owned(),
-    })
+        attempt: None,
+    }
 }
 
 fn round_abandoned(round: u16, reason: &FailReason) -> v1::RoundAbandoned {

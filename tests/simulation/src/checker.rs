@@ -191,26 +191,26 @@ impl Checker {
         if known.run != *after {
             return self.violated(Invariant::Log, format!("run {id} differs from the fold of its events"));
         }
-        for (position, event) in fresh.iter().enumerate() {
+        for event in fresh {
             self.happened(id, &event.event);
-            self.check_once(id, &event.event, fresh.get(position + 1).map(|next| &next.event));
+            self.check_once(id, &event.event);
         }
     }
 
     /// Checks that a step whose worker's answer broke off falls back to another worker or is repeated, as the policy says.
-    fn check_once(&mut self, id: RunId, event: &RunEvent, next: Option<&RunEvent>) {
-        let RunEvent::AttemptFailed { task: TaskRef::Step { .. }, message, .. } = event else {
+    fn check_once(&mut self, id: RunId, event: &RunEvent) {
+        let RunEvent::AttemptFailed { task: TaskRef::Step { .. }, message, fallback, .. } = event else {
             return;
         };
         let Some(run) = self.runs.get(&id).map(|known| &known.run) else { return };
         let had_text = message.contains(IN_THE_MIDDLE);
         let says_so = message.contains("its answer had begun");
-        let goes_on = matches!(next, Some(RunEvent::FellBack { .. }));
+        let goes_on = fallback.is_some();
         let holds = match run.spec().request.policy.broken_answer {
             BrokenAnswer::Elsewhere => (!had_text || says_so) && (!says_so || goes_on),
             BrokenAnswer::Again => !says_so,
         };
-        self.require(holds, Invariant::Once, || format!("run {id}: after `{message}` comes {next:?}"));
+        self.require(holds, Invariant::Once, || format!("run {id}: `{message}` is followed by {fallback:?}"));
     }
 
     fn happened(&mut self, run: RunId, event: &RunEvent) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::event::RunEvent;
-use super::task::{Attempt, AttemptOutcome, Task, TaskRef, TaskState};
-use super::{Round, Run, RunState, SequencedEvent, StepRun};
+use super::event::{FailReason, OtherCall, RunEvent};
+use super::task::{Attempt, AttemptOutcome, StepRef, Task, TaskRef, TaskState};
+use super::{Round, Run, RunState, Saved, SequencedEvent, StepRun};
 use crate::budget::Charge;
-use crate::ids::{ClaimId, ProcessId};
+use crate::ids::{ClaimId, ProcessId, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
 use crate::time::Timestamp;
@@ -70,11 +70,12 @@ struct End {
     became: AttemptOutcome,
     spent: Spent,
     first_token_ms: Option<u64>,
+    saved: Option<Saved>,
 }
 
 impl End {
     fn new(claim: ClaimId, became: AttemptOutcome, usage: Usage, cost: Cost) -> Self {
-        Self { claim, became, spent: Spent { usage, cost }, first_token_ms: None }
+        Self { claim, became, spent: Spent { usage, cost }, first_token_ms: None, saved: None }
     }
 
     fn accepted(claim: ClaimId, usage: Usage, cost: Cost) -> Self {
@@ -121,63 +122,101 @@ impl Run {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for every event")]
     fn fold(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
         use RunEvent as E;
         match event {
             E::Accepted { .. } => Err("a run is accepted once".to_owned()),
-            E::Claimed { .. } => self.fold_claimed(event, at),
-            E::StepsPlanned { .. }
-            | E::StepsSuperseded { .. }
-            | E::PlanReady { .. }
-            | E::AnswerKept { .. } => self.fold_planned(event, at),
-            E::StepReady { .. } | E::StepDone { .. } | E::FellBack { .. } | E::Hedged { .. } => {
-                self.fold_step(event, at)
-            }
-            E::AttemptFailed { .. }
-            | E::LeaseExpired { .. }
-            | E::TaskFailed { .. }
-            | E::ResultUnused { .. } => self.fold_unsuccessful(event, at),
-            E::RoundOpened { .. }
-            | E::RoundAbandoned { .. }
-            | E::Succeeded { .. }
-            | E::Failed { .. }
-            | E::Cancelled => self.fold_course(event, at),
-        }
-    }
-
-    fn fold_planned(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        match event {
-            RunEvent::StepsPlanned { round, claim, head } => {
-                if !self.round_mut(*round)?.planning.is_held_by(*claim) {
-                    return Err("the claim does not hold the planning".to_owned());
-                }
-                self.grow(*round, head.len(), |begun| head.begins_with(begun))?.head = Some(head.clone());
+            E::Claimed { task, claim, executor, process, worker, lease_until, reserved } => {
+                let (claim, process, lease_until) = (*claim, *process, *lease_until);
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Claimed { claim, process, lease_until })?;
+                task.attempts.push(Attempt::new(claim, executor, worker.as_ref(), *reserved, at));
                 Ok(())
             }
-            RunEvent::StepsSuperseded { round, steps } => {
-                let round = self.round_mut(*round)?;
-                if round.planned.is_some() || *steps == 0 || usize::from(*steps) != round.steps.len() {
-                    return Err("the superseded steps are not those that began".to_owned());
-                }
-                round.superseded = *steps;
-                round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
-            }
-            RunEvent::PlanReady { round, claim, planned, usage, cost, .. } => {
+            E::StepsPlanned { round, claim, head } => self.fold_head(*round, *claim, head),
+            E::StepsSuperseded { round, steps } => self.fold_superseded(*round, *steps, at),
+            E::PlanReady { round, claim, planned, usage, cost, reserved: _ } => {
                 self.fold_accepted(
                     TaskRef::Plan { round: *round },
                     End::accepted(*claim, *usage, *cost),
                     at,
                 )?;
-                let plan = &planned.plan;
-                self.grow(*round, plan.len(), |begun| plan.begins_with(begun))?.planned =
-                    Some(Arc::clone(planned));
+                let round = self.grow(*round, planned.plan.len(), |begun| planned.plan.begins_with(begun))?;
+                round.planned = Some(Arc::clone(planned));
                 Ok(())
             }
-            RunEvent::AnswerKept { round, claim, usage, cost } => {
+            E::AnswerKept { round, claim, usage, cost } => {
                 self.fold_accepted(TaskRef::Plan { round: *round }, End::accepted(*claim, *usage, *cost), at)
             }
-            _ => Err("not a plan".to_owned()),
+            E::StepReady { round, step } => {
+                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
+                step_to(task, TaskEvent::Readied { not_before: at })
+            }
+            E::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms, saved } => {
+                let end = End::accepted(*claim, *usage, *cost);
+                let end = End { first_token_ms: *first_token_ms, saved: *saved, ..end };
+                self.fold_accepted(TaskRef::Step { round: *round, step: *step }, end, at)?;
+                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
+                (step.output, step.finish) = (Some(output.clone()), Some(*finish));
+                Ok(())
+            }
+            E::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback: _ } => {
+                let failed = || AttemptOutcome::Failed(message.clone());
+                let became = if *handed_back { AttemptOutcome::HandedBack } else { failed() };
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Released { claim: *claim, not_before: *retry_at })?;
+                end_attempt(task, End::new(*claim, became, *usage, *cost), at)
+            }
+            E::FellBack { round, step, worker, message: _, claim: _ } => {
+                self.fold_fallback(StepRef { round: *round, step: *step }, worker)
+            }
+            E::Hedged { round, step, claim, hedge } => {
+                self.fold_hedge(StepRef { round: *round, step: *step }, *claim, hedge)
+            }
+            E::LeaseExpired { task, claim } => {
+                let task = self.task_mut(*task)?;
+                step_to(task, TaskEvent::Released { claim: *claim, not_before: at })?;
+                lose_running(task, at);
+                Ok(())
+            }
+            E::TaskFailed { task, message, claim, usage, cost } => {
+                let became = AttemptOutcome::Failed(message.clone());
+                let end = claim.map(|claim| End::new(claim, became, *usage, *cost));
+                self.fold_failed(*task, message, end, at)
+            }
+            E::ResultUnused { task, claim, usage, cost } => {
+                let task = self.task_mut(*task)?;
+                end_attempt(task, End::new(*claim, AttemptOutcome::Unused, *usage, *cost), at)
+            }
+            E::RoundOpened { round, failed } => self.fold_opened(*round, failed.as_ref(), at),
+            E::RoundAbandoned { round, reason } => self.fold_abandoned(*round, reason),
+            E::Succeeded { round, step } if self.output(*round, *step).is_none() => {
+                Err("the step has no output".to_owned())
+            }
+            E::Succeeded { round, step } => {
+                self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
+            }
+            E::Failed { reason } => self.fold_end(RunState::Failed { reason: reason.clone() }, at),
+            E::Cancelled => self.fold_end(RunState::Cancelled, at),
         }
+    }
+
+    fn fold_head(&mut self, round: u16, claim: ClaimId, head: &PlanHead) -> Result<(), String> {
+        if !self.round_mut(round)?.planning.is_held_by(claim) {
+            return Err("the claim does not hold the planning".to_owned());
+        }
+        self.grow(round, head.len(), |begun| head.begins_with(begun))?.head = Some(head.clone());
+        Ok(())
+    }
+
+    fn fold_superseded(&mut self, round: u16, steps: u16, at: Timestamp) -> Result<(), String> {
+        let round = self.round_mut(round)?;
+        if round.planned.is_some() || steps == 0 || usize::from(steps) != round.steps.len() {
+            return Err("the superseded steps are not those that began".to_owned());
+        }
+        round.superseded = steps;
+        round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
     }
 
     /// Adds steps up to `steps`. The existing ones must be the first of them.
@@ -195,93 +234,41 @@ impl Run {
         Ok(round)
     }
 
-    fn fold_step(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        match event {
-            RunEvent::StepReady { round, step } => {
-                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
-                step_to(task, TaskEvent::Readied { not_before: at })
-            }
-            RunEvent::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms, saved } => {
-                let task = TaskRef::Step { round: *round, step: *step };
-                let end = End::accepted(*claim, *usage, *cost);
-                self.fold_accepted(task, End { first_token_ms: *first_token_ms, ..end }, at)?;
-                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
-                step.output = Some(output.clone());
-                step.finish = Some(*finish);
-                if let Some(attempt) = step.task.attempts.iter_mut().find(|a| a.claim == *claim) {
-                    attempt.saved = *saved;
-                }
-                Ok(())
-            }
-            RunEvent::FellBack { round, step, worker, .. } => {
-                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
-                if !matches!(task.state, TaskState::Ready { .. }) {
-                    return Err(format!("a {} task has no fallback", task.state.as_str()));
-                }
-                let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
-                step.worker = Some(worker.clone());
-                step.fallbacks = step.fallbacks.saturating_add(1);
-                Ok(())
-            }
-            RunEvent::Hedged { round, step, claim, hedge } => {
-                let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
-                if task.state.is_final() {
-                    return Err("the task has ended".to_owned());
-                }
-                let attempt = attempt_mut(task, *claim)?;
-                (attempt.usage, attempt.cost) = (hedge.usage, hedge.cost);
-                Ok(())
-            }
-            _ => Err("not a step's".to_owned()),
+    fn fold_fallback(&mut self, step: StepRef, worker: &WorkerId) -> Result<(), String> {
+        let task = self.task_mut(step.into())?;
+        if !matches!(task.state, TaskState::Ready { .. }) {
+            return Err(format!("a {} task has no fallback", task.state.as_str()));
         }
+        let step = &mut self.round_mut(step.round)?.steps[step.step.as_usize()];
+        step.worker = Some(worker.clone());
+        step.fallbacks = step.fallbacks.saturating_add(1);
+        Ok(())
     }
 
-    fn fold_course(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        match event {
-            RunEvent::RoundOpened { round, failed } if usize::from(*round) == self.rounds.len() => {
-                self.cancel_open_tasks(at)?;
-                self.rounds.push(Round::opened(at, failed.clone()));
-                Ok(())
-            }
-            RunEvent::RoundOpened { round, .. } => Err(format!("round {round} does not follow the last one")),
-            RunEvent::RoundAbandoned { round, reason } if *round > 0 && *round == self.current_round() => {
-                self.round_mut(*round)?.abandoned = Some(reason.clone());
-                Ok(())
-            }
-            RunEvent::RoundAbandoned { round, .. } => {
-                Err(format!("round {round} is not an active follow-up round"))
-            }
-            RunEvent::Succeeded { round, step } if self.output(*round, *step).is_some() => {
-                self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
-            }
-            RunEvent::Succeeded { .. } => Err("the step has no output".to_owned()),
-            RunEvent::Failed { reason } => self.fold_end(RunState::Failed { reason: reason.clone() }, at),
-            RunEvent::Cancelled => self.fold_end(RunState::Cancelled, at),
-            _ => Err("not the course of a run".to_owned()),
+    fn fold_hedge(&mut self, step: StepRef, claim: ClaimId, hedge: &OtherCall) -> Result<(), String> {
+        let task = self.task_mut(step.into())?;
+        if task.state.is_final() {
+            return Err("the task has ended".to_owned());
         }
+        let attempt = attempt_mut(task, claim)?;
+        (attempt.usage, attempt.cost) = (hedge.usage, hedge.cost);
+        Ok(())
     }
 
-    fn fold_claimed(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        let RunEvent::Claimed { task, claim, executor, process, worker, lease_until, reserved } = event
-        else {
-            return Err("not a claim".to_owned());
-        };
-        let task = self.task_mut(*task)?;
-        let claimed = TaskEvent::Claimed { claim: *claim, process: *process, lease_until: *lease_until };
-        step_to(task, claimed)?;
-        task.attempts.push(Attempt {
-            claim: *claim,
-            executor: executor.clone(),
-            worker: worker.clone(),
-            started_at: at,
-            ended_at: None,
-            outcome: AttemptOutcome::Running,
-            usage: Usage::default(),
-            cost: Cost::ZERO,
-            reserved: *reserved,
-            first_token_ms: None,
-            saved: None,
-        });
+    fn fold_opened(&mut self, round: u16, failed: Option<&FailReason>, at: Timestamp) -> Result<(), String> {
+        if usize::from(round) != self.rounds.len() {
+            return Err(format!("round {round} does not follow the last one"));
+        }
+        self.cancel_open_tasks(at)?;
+        self.rounds.push(Round::opened(at, failed.cloned()));
+        Ok(())
+    }
+
+    fn fold_abandoned(&mut self, round: u16, reason: &FailReason) -> Result<(), String> {
+        if round == 0 || round != self.current_round() {
+            return Err(format!("round {round} is not an active follow-up round"));
+        }
+        self.round_mut(round)?.abandoned = Some(reason.clone());
         Ok(())
     }
 
@@ -293,44 +280,25 @@ impl Run {
         Ok(())
     }
 
-    fn fold_unsuccessful(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
-        match event {
-            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back } => {
-                let task = self.task_mut(*task)?;
-                step_to(task, TaskEvent::Released { claim: *claim, not_before: *retry_at })?;
-                let became = match handed_back {
-                    true => AttemptOutcome::HandedBack,
-                    false => AttemptOutcome::Failed(message.clone()),
-                };
-                end_attempt(task, End::new(*claim, became, *usage, *cost), at)
-            }
-            RunEvent::LeaseExpired { task, claim } => {
-                let task = self.task_mut(*task)?;
-                step_to(task, TaskEvent::Released { claim: *claim, not_before: at })?;
-                lose_running(task, at);
-                Ok(())
-            }
-            RunEvent::TaskFailed { task, message, claim, usage, cost } => {
-                if let TaskRef::Step { round, step } = *task
-                    && let Some(step) = self.round_mut(round)?.steps.get_mut(step.as_usize())
-                {
-                    step.error = Some(message.clone());
-                }
-                let task = self.task_mut(*task)?;
-                step_to(task, TaskEvent::Failed)?;
-                if let Some(claim) = *claim {
-                    let became = AttemptOutcome::Failed(message.clone());
-                    end_attempt(task, End::new(claim, became, *usage, *cost), at)?;
-                }
-                lose_running(task, at);
-                Ok(())
-            }
-            RunEvent::ResultUnused { task, claim, usage, cost } => {
-                let task = self.task_mut(*task)?;
-                end_attempt(task, End::new(*claim, AttemptOutcome::Unused, *usage, *cost), at)
-            }
-            _ => Err("not a failure".to_owned()),
+    fn fold_failed(
+        &mut self,
+        task: TaskRef,
+        message: &str,
+        end: Option<End>,
+        at: Timestamp,
+    ) -> Result<(), String> {
+        if let TaskRef::Step { round, step } = task
+            && let Some(step) = self.round_mut(round)?.steps.get_mut(step.as_usize())
+        {
+            step.error = Some(message.to_owned());
         }
+        let task = self.task_mut(task)?;
+        step_to(task, TaskEvent::Failed)?;
+        if let Some(end) = end {
+            end_attempt(task, end, at)?;
+        }
+        lose_running(task, at);
+        Ok(())
     }
 
     fn fold_end(&mut self, state: RunState, at: Timestamp) -> Result<(), String> {
@@ -385,6 +353,7 @@ fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
     attempt.usage += end.spent.usage;
     attempt.cost += end.spent.cost;
     attempt.first_token_ms = end.first_token_ms;
+    attempt.saved = end.saved;
     attempt.ended_at = Some(at);
     Ok(())
 }

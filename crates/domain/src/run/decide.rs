@@ -218,28 +218,32 @@ impl Run {
             }
         }
         let fall_back_to = error.fall_back_to.as_ref();
-        let fallback = fall_back_to.and_then(|worker| self.fallback(task, worker, &message, now));
-        let Some(retry_at) = in_time.or_else(|| fallback.as_ref().map(|_| now)) else {
+        let fallback =
+            fall_back_to.filter(|worker| in_time.is_none() && self.may_fall_back(task, worker, now));
+        let Some(retry_at) = in_time.or_else(|| fallback.map(|_| now)) else {
             let claim = Some(claim);
             let failed = RunEvent::TaskFailed { task, message: message.clone(), claim, usage, cost };
             return Ok(self.after_failure(task, &message, failed, now));
         };
         let handed_back = error.is_rate_limit && in_time.is_some();
-        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
-        let mut events = vec![failed];
-        events.extend(fallback.filter(|_| in_time.is_none()));
+        let fell_back = fallback.zip(task.step()).map(|(worker, StepRef { round, step })| {
+            let (worker, message, claim) = (worker.clone(), message.clone(), Some(claim));
+            RunEvent::FellBack { round, step, worker, message, claim }
+        });
+        let fallback = fallback.cloned();
+        let failed =
+            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback };
+        let events = std::iter::once(failed).chain(fell_back).collect();
         Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: retry_at }] })
     }
 
-    /// The event that continues the step with `worker`, if the policy allows it and the step has not tried it.
-    fn fallback(&self, task: TaskRef, worker: &WorkerId, message: &str, now: Timestamp) -> Option<RunEvent> {
-        let TaskRef::Step { round, step } = task else { return None };
-        let may = self.can_fall_back(task)
+    /// Whether the step may continue with `worker`: the policy allows it, and the step has not tried it.
+    fn may_fall_back(&self, task: TaskRef, worker: &WorkerId, now: Timestamp) -> bool {
+        self.can_fall_back(task)
             && self.spec.request.policy.allows(worker)
             && self.worker_of(task) != Some(worker)
-            && !self.task(task)?.has_tried(worker)
-            && now < self.spec.deadline_at;
-        may.then(|| RunEvent::FellBack { round, step, worker: worker.clone(), message: message.to_owned() })
+            && self.task(task).is_some_and(|task| !task.has_tried(worker))
+            && now < self.spec.deadline_at
     }
 
     fn decide_fallback(
@@ -257,9 +261,12 @@ impl Run {
             return Ok(Decision::default());
         }
         found.state.check_claimable(now)?;
-        let fell_back = self.fallback(task, worker, message, now).filter(|_| has_it == Some(from));
-        let events = vec![fell_back.ok_or(Refusal::NoFallback)?];
-        Ok(Decision { events, effects: vec![Effect::Dispatch { task, not_before: now }] })
+        if has_it != Some(from) || !self.may_fall_back(task, worker, now) {
+            return Err(Refusal::NoFallback);
+        }
+        let (StepRef { round, step }, worker, message) = (step, worker.clone(), message.to_owned());
+        let fell_back = RunEvent::FellBack { round, step, worker, message, claim: None };
+        Ok(Decision { events: vec![fell_back], effects: vec![Effect::Dispatch { task, not_before: now }] })
     }
 
     fn decide_hand_back(
@@ -276,8 +283,9 @@ impl Run {
         }
         let Spent { usage, cost } = spent;
         let message = "handed back: the executor could not continue".to_owned();
-        let (retry_at, handed_back) = (now, true);
-        let failed = RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back };
+        let (retry_at, handed_back, fallback) = (now, true, None);
+        let failed =
+            RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback };
         Ok(Decision { events: vec![failed], effects: vec![Effect::Dispatch { task, not_before: now }] })
     }
 

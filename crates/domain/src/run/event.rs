@@ -218,7 +218,7 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved: Option<Saved>,
     },
-    /// An attempt failed and will be retried.
+    /// An attempt ended without a result, and its task is ready again.
     AttemptFailed {
         /// The task.
         task: TaskRef,
@@ -235,6 +235,9 @@ pub enum RunEvent {
         /// Whether the holder released the task for reasons of its own; such an attempt does not count.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         handed_back: bool,
+        /// The worker that is called next, if it is another one. Earlier versions did not store it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<WorkerId>,
     },
     /// A step continues with another worker, whose attempts count from the beginning.
     FellBack {
@@ -246,6 +249,9 @@ pub enum RunEvent {
         worker: WorkerId,
         /// The error of the worker before, or why it was not asked.
         message: String,
+        /// The claim of the failed attempt; `None` if the worker before was not asked. Earlier versions did not store it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        claim: Option<ClaimId>,
     },
     /// An attempt made a second call while the first was silent. Only earlier versions write it, immediately before the event that
     /// ends the attempt. Its cost is added to the attempt's.

@@ -161,6 +161,31 @@ pub struct Attempt {
     pub saved: Option<Saved>,
 }
 
+impl Attempt {
+    /// An attempt that begins.
+    pub(super) fn new(
+        claim: ClaimId,
+        executor: &str,
+        worker: Option<&WorkerId>,
+        reserved: Cost,
+        started_at: Timestamp,
+    ) -> Self {
+        Self {
+            claim,
+            executor: executor.to_owned(),
+            worker: worker.cloned(),
+            started_at,
+            ended_at: None,
+            outcome: AttemptOutcome::Running,
+            usage: Usage::default(),
+            cost: Cost::ZERO,
+            reserved,
+            first_token_ms: None,
+            saved: None,
+        }
+    }
+}
+
 /// A task and every attempt at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {

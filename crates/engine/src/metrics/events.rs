@@ -108,13 +108,10 @@ pub(super) struct Counting<'a> {
 
 impl Counting<'_> {
     pub(super) fn count_all(self, events: &[SequencedEvent]) {
-        for (index, event) in events.iter().enumerate() {
-            let next = events.get(index + 1).map(|next| &next.event);
-            self.count(event, next, index.checked_sub(1).map(|before| &events[before].event));
-        }
+        events.iter().for_each(|event| self.count(event));
     }
 
-    fn count(self, event: &SequencedEvent, next: Option<&RunEvent>, before: Option<&RunEvent>) {
+    fn count(self, event: &SequencedEvent) {
         use Purpose::{Failed, Output, Unused};
         let (at, tier) = (event.at, || tier_of(self.run.spec().request.policy.tier));
         let ended = |task: &TaskRef, claim: &ClaimId, outcome, purpose, cost| {
@@ -146,9 +143,9 @@ impl Counting<'_> {
             RunEvent::AttemptFailed { task, claim, cost, handed_back: true, .. } => {
                 ended(task, claim, "handed_back", Failed, *cost);
             }
-            RunEvent::AttemptFailed { task, claim, cost, .. } => {
+            RunEvent::AttemptFailed { task, claim, cost, fallback, .. } => {
                 ended(task, claim, "failed", Failed, *cost);
-                if !matches!(next, Some(RunEvent::FellBack { .. })) {
+                if fallback.is_none() {
                     self.retried(*task, *claim);
                 }
             }
@@ -158,9 +155,8 @@ impl Counting<'_> {
             }
             RunEvent::TaskFailed { task, claim, cost, .. } => self.task_failed(*task, *claim, *cost),
             RunEvent::ResultUnused { task, claim, cost, .. } => ended(task, claim, "unused", Unused, *cost),
-            RunEvent::FellBack { worker, .. } => {
-                let reason =
-                    if matches!(before, Some(RunEvent::AttemptFailed { .. })) { "failed" } else { "shut" };
+            RunEvent::FellBack { worker, claim, .. } => {
+                let reason = if claim.is_some() { "failed" } else { "shut" };
                 let attributes = [self.names.worker(worker), KeyValue::new("podium.reason", reason)];
                 self.instruments.fallbacks.add(1, &attributes);
             }

@@ -88,6 +88,9 @@ fn say_attempt_failed(failed: &v1::AttemptFailed) -> String {
     if failed.handed_back {
         return format!("{what} was handed back, will be begun again");
     }
+    if failed.fallback.is_some() {
+        return format!("{what} failed: {}", failed.error);
+    }
     format!("{what} failed, will be tried again: {}", failed.error)
 }
 

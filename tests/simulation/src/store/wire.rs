@@ -298,7 +298,12 @@ fn note_append(
         _ => false,
     };
     let is_once = commit.events.iter().any(is_once);
-    let fell_back = commit.events.iter().any(|event| matches!(event.event, RunEvent::FellBack { .. }));
+    let fell_back = commit.events.iter().find_map(|event| match event.event {
+        RunEvent::FellBack { claim, .. } => {
+            Some(if claim.is_some() { "fell back" } else { "went round a breaker" })
+        }
+        _ => None,
+    });
     note!(
         core,
         "node {node}: commit {id} to {version} {names:?} {}",
@@ -315,9 +320,8 @@ fn note_append(
         if is_chained {
             core.count("claimed with a result");
         }
-        if fell_back {
-            let has_failed = commit.events.iter().any(|e| matches!(e.event, RunEvent::AttemptFailed { .. }));
-            core.count(if has_failed { "fell back" } else { "went round a breaker" });
+        if let Some(fell_back) = fell_back {
+            core.count(fell_back);
         }
     }
     outcome

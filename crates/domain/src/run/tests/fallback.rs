@@ -33,6 +33,7 @@ fn an_unclaimed_step_falls_back_at_once() {
     let run = planned("[[]]", policy(1, 1));
     let decision = run.decide(&instead("w", "x"), NOW).unwrap();
     assert_eq!(decision.effects, [Effect::Dispatch { task: step(0), not_before: NOW }]);
+    assert!(matches!(decision.events.as_slice(), [RunEvent::FellBack { claim: None, .. }]));
     let run = drive(run, &[instead("w", "x"), claimed(step(0), 1), done(0)]);
     assert_eq!((run.answer(), run.fallbacks(), run.cost()), (Some("42"), 1, Cost::from_nano_usd(1)));
     assert_eq!(run.task(step(0)).unwrap().attempts[0].worker, Some(id("x")));
@@ -132,8 +133,11 @@ fn a_retry_after_the_deadline_is_not_awaited() {
 fn events_of_a_fallback_are_read_unchanged() {
     let run = drive(planned("[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
     let decision = run.decide(&failed_with(1, None, Some("x")), NOW).unwrap();
-    let names: Vec<_> = decision.events.iter().map(RunEvent::name).collect();
-    assert_eq!(names, ["attempt_failed", "fell_back"]);
+    // Each event has its meaning without the other.
+    let [failed, fell_back] = decision.events.as_slice() else { panic!("{:?}", decision.events) };
+    assert!(matches!(failed, RunEvent::AttemptFailed { fallback: Some(next), .. } if *next == id("x")));
+    let claim = claim_id(step(0), 1);
+    assert!(matches!(fell_back, RunEvent::FellBack { claim: Some(failed), .. } if *failed == claim));
     for event in decision.events {
         let json = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<RunEvent>(&json).unwrap(), event, "{json}");
