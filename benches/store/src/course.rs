@@ -7,7 +7,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::usage::Spent;
-use podium_ports::store::{Commit, Created, RunStore};
+use podium_ports::store::{Appended, Commit, RunLog};
 use podium_store_postgres::Store;
 use podium_testkit::{Driven, SeededIds, a_planned, a_result, plan_of};
 
@@ -61,13 +61,13 @@ impl Course {
     pub(crate) async fn take(&self, store: &Store) -> Result<Duration> {
         let id = self.create.after.id();
         let begun = Instant::now();
-        let created = store.create(std::slice::from_ref(&self.create)).await?;
-        ensure!(created == [Created::New], "the run was there");
+        let created = store.append(std::slice::from_ref(&self.create)).await?;
+        ensure!(created == [Ok(Appended::New)], "the run was there");
         for commit in &self.commits {
             let loaded = store.load(&[id]).await?;
             ensure!(loaded.iter().flatten().count() == 1, "the run is not there");
-            let committed = store.commit(std::slice::from_ref(commit)).await?;
-            ensure!(committed == [Ok(())], "somebody else writes the run");
+            let committed = store.append(std::slice::from_ref(commit)).await?;
+            ensure!(committed == [Ok(Appended::New)], "somebody else writes the run");
         }
         Ok(begun.elapsed())
     }

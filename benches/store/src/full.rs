@@ -1,7 +1,7 @@
 //! A database full of finished runs: copies of one that the store itself wrote.
 
 use anyhow::{Context, Result};
-use podium_ports::store::RunStore;
+use podium_ports::store::RunLog;
 use podium_store_postgres::Store;
 use podium_testkit::{SeededIds, TestClock};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -18,7 +18,7 @@ const SPAN_MS: u64 = 30 * 24 * 3_600_000;
 pub(crate) async fn fill(store: &Store, address: &str, finished: u32) -> Result<()> {
     let template = Course::new(&SeededIds::new(2)).whole()?;
     let id = template.after.id();
-    store.create(&[template]).await?;
+    store.append(&[template]).await?;
     let mut raw = PgConnection::connect(address).await?;
     raw.execute(sqlx::raw_sql(COPY_RUNS)).await.context("making the copier")?;
     let every_ms = SPAN_MS / u64::from(finished.max(1));

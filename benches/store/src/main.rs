@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use podium_domain::time::Timestamp;
 use podium_harness::Postgres;
-use podium_ports::store::RunStore;
+use podium_ports::store::{RunCatalog, TaskBoard};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{SeededIds, TestClock, a_tenant};
 use serde_json::json;
@@ -64,7 +64,7 @@ impl Subject {
         }
         self.rounds.push(times);
         let begun = Instant::now();
-        self.store.due(TestClock::START, TestClock::START, SWEEP_MAX).await?;
+        self.store.due(TestClock::START, TestClock::START, SWEEP_MAX, &[]).await?;
         self.due_ms.push(milliseconds(begun.elapsed()));
         let begun = Instant::now();
         self.store.list(&a_tenant(), None, LIST_MAX).await?;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
 use podium_domain::run::Run;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Skew;
-use podium_ports::store::{Commit, Created, StoreError};
+use podium_ports::store::{Appended, Commit, RunLog, StoreError, Unwritten};
 use tokio_util::task::TaskTracker;
 
 use crate::claims::leases::ClaimRegistry;
@@ -28,6 +27,9 @@ const CLOCK_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Most runs that are loaded together: each may have some MB, and a whole batch is in memory.
 const LOADS_MAX: usize = 16;
 
+/// The first commits of runs, which wait to be written.
+pub(crate) type Creations = Gathering<Commit, Result<Appended, Unwritten>>;
+
 /// The components that the API and the loops share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -41,8 +43,8 @@ struct Shared {
     leases: ClaimRegistry,
     run_cache: RunCache,
     commands: Commands,
-    creations: Gathering<Commit, Created>,
-    charged_creations: Gathering<Commit, Result<Created, Shortage>>,
+    creations: Creations,
+    charged_creations: Creations,
     loads: Gathering<RunId, Option<Run>>,
     unreadable: UnreadableRuns,
     metrics: Metrics,
@@ -81,10 +83,10 @@ impl Context {
         let (creations, to_create) = Gathering::new(bounds);
         let (charged_creations, to_charge) = Gathering::new(bounds);
         let (loads, to_load) = Gathering::new(Bounds { batch: LOADS_MAX, ..bounds });
-        let (tasks, store) = (TaskTracker::new(), || Arc::clone(&parts.store));
-        let create = serve_batches(to_create, store(), |store, runs| store.create(runs));
-        let charge = serve_batches(to_charge, store(), |store, runs| store.create_charged(runs));
-        let load = serve_batches(to_load, store(), |store, ids| store.load(ids));
+        let (tasks, log) = (TaskTracker::new(), || Arc::clone(&parts.store) as Arc<dyn RunLog>);
+        let create = serve_batches(to_create, log(), |log, commits| log.append(commits));
+        let charge = serve_batches(to_charge, log(), |log, commits| log.append(commits));
+        let load = serve_batches(to_load, log(), |log, ids| log.load(ids));
         tasks.spawn(supervision.clone().of("command", command_loop.run()));
         tasks.spawn(supervision.clone().of("creation", create));
         tasks.spawn(supervision.clone().of("charged creation", charge));
@@ -135,12 +137,9 @@ impl Context {
         &self.shared.commands
     }
 
-    pub(crate) fn creations(&self) -> &Gathering<Commit, Created> {
-        &self.shared.creations
-    }
-
-    pub(crate) fn charged_creations(&self) -> &Gathering<Commit, Result<Created, Shortage>> {
-        &self.shared.charged_creations
+    /// Where a run's first commit waits. Those with a booking wait apart, because only they wait for the locks of budgets.
+    pub(crate) fn creations(&self, first: &Commit) -> &Creations {
+        if first.booking().is_some() { &self.shared.charged_creations } else { &self.shared.creations }
     }
 
     pub(crate) fn unreadable(&self) -> &UnreadableRuns {

@@ -14,7 +14,7 @@ use podium_domain::ids::RequestId;
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_harness::{Fsync, Postgres};
 use podium_ports::clock::Ids;
-use podium_ports::store::{PublishBy, RunStore};
+use podium_ports::store::{PublishBy, RunLog};
 use podium_testkit::{Driven, SeededIds, a_spec, plan_of};
 use serde_json::Value;
 use sqlx::{Connection, Executor, PgConnection};
@@ -428,7 +428,7 @@ async fn fill(store: &Store, raw: &mut PgConnection) {
     ended.plan(plan_of(&[("quick", "Do it.", &[])]), &ids);
     ended.drive(&Command::Cancel);
     claimed.claim(TaskRef::Plan { round: 0 }, &ids);
-    store.create(&[ended.commit(), waiting.commit(), ready.commit(), claimed.commit()]).await.unwrap();
+    store.append(&[ended.commit(), waiting.commit(), ready.commit(), claimed.commit()]).await.unwrap();
     execute(raw, COPY_RUNS.to_owned()).await;
     let mut last = 0;
     let templates =

@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
-use podium_ports::store::{Commit, Conflict, Created, StoreError, Unwritten};
+use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
 use podium_store_format::FORMAT;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -29,11 +28,13 @@ struct Vanishing;
 #[error("the sums of the budgets were removed {OPEN_TRIES_MAX} times while a run was charged; try again")]
 struct SumsVanish;
 
-/// The result of a batch: the runs that were written, and those that a budget refused. The others conflict with other commits.
+/// The result of a batch: the runs that were written, those that a budget refused, and for runs to create the existing ones. The
+/// others conflict with other commits.
 #[derive(Default)]
 struct Outcome {
     written: HashSet<Uuid>,
     refused: HashMap<Uuid, Refused>,
+    found: HashMap<Uuid, Uuid>,
 }
 
 impl Outcome {
@@ -47,7 +48,13 @@ impl Outcome {
         self.refused.remove(&run);
         self.refused.extend(alone.refused);
         self.written.extend(alone.written);
+        self.found.extend(alone.found);
         self
+    }
+
+    /// Whether it is known what became of a run to create.
+    fn is_settled(&self, run: Uuid) -> bool {
+        self.written.contains(&run) || self.refused.contains_key(&run) || self.found.contains_key(&run)
     }
 
     /// Adds the rows of the statement. Returns whether sums must be created before the result is complete.
@@ -71,95 +78,69 @@ impl Outcome {
     }
 }
 
-pub(crate) async fn create(
-    store: &Store,
-    runs: &[Commit],
-) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-    if runs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut created = Vec::with_capacity(runs.len());
-    let (mut outcome, mut found) = create_batch(store, runs).await?;
-    for commit in runs {
-        let id = *commit.after.id().as_uuid();
-        if outcome.is_crowded_out(id) {
-            let (alone, known) = create_batch(store, std::slice::from_ref(commit)).await?;
-            outcome = outcome.with(id, alone);
-            found.extend(known);
-        }
-        created.push(match (found.get(&id), outcome.refused.remove(&id)) {
-            (Some(found), _) if *found != id => Ok(Created::Existing(RunId::new(*found))),
-            (None, Some(Refused::Short(shortage))) => Err(shortage),
-            _ if outcome.written.contains(&id) => Ok(Created::New),
-            _ if found.contains_key(&id) => Ok(Created::Already),
-            _ => return Err(StoreError::Unavailable(Box::new(Vanishing))),
-        });
-    }
-    Ok(created)
-}
-
-/// Creates the runs that can be created, and finds those that existed.
-async fn create_batch(store: &Store, runs: &[Commit]) -> Result<(Outcome, HashMap<Uuid, Uuid>), StoreError> {
-    let batch = Batch::new(runs, store.options.dispatch_grace)?;
-    let (mut found, mut tries) = (HashMap::new(), 0);
-    loop {
-        tries += 1;
-        let outcome = write(store, &batch).await?;
-        if batch.runs.iter().all(|run| outcome.written.contains(&run.id)) {
-            return Ok((outcome, found));
-        }
-        // A separate statement sees what others committed while the first one waited for them.
-        found.extend(store.call(&FindCreated(&batch.runs)).await?);
-        let is_settled = |id: &Uuid| {
-            outcome.written.contains(id) || outcome.refused.contains_key(id) || found.contains_key(id)
-        };
-        // If a run is not settled, the run with its request id was removed in between: the id is free.
-        if batch.runs.iter().all(|run| is_settled(&run.id)) || tries >= CREATE_TRIES_MAX {
-            return Ok((outcome, found));
-        }
-    }
-}
-
-pub(crate) async fn commit(
+pub(crate) async fn append(
     store: &Store,
     commits: &[Commit],
-) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
     if commits.is_empty() {
         return Ok(Vec::new());
     }
-    let mut outcome = commit_batch(store, commits).await?;
+    let mut outcome = append_batch(store, commits).await?;
     let mut results = Vec::with_capacity(commits.len());
     for commit in commits {
         let id = *commit.after.id().as_uuid();
         if outcome.is_crowded_out(id) {
-            let alone = commit_batch(store, std::slice::from_ref(commit)).await?;
+            let alone = append_batch(store, std::slice::from_ref(commit)).await?;
             outcome = outcome.with(id, alone);
         }
-        results.push(match outcome.refused.remove(&id) {
-            Some(Refused::Short(shortage)) => Err(Unwritten::OverBudget(shortage)),
+        results.push(match (outcome.found.get(&id).copied(), outcome.refused.remove(&id)) {
+            _ if outcome.written.remove(&id) => {
+                if commit.is_first() {
+                    outcome.found.insert(id, id);
+                }
+                Ok(Appended::New)
+            }
+            (Some(found), _) if found == id => Ok(Appended::Already),
+            (Some(found), _) => Ok(Appended::Existing(RunId::new(found))),
+            (None, Some(Refused::Short(shortage))) => Err(Unwritten::OverBudget(shortage)),
+            (None, _) if commit.is_first() => return Err(StoreError::Unavailable(Box::new(Vanishing))),
             // A second commit to the same run was not tried.
-            None if outcome.written.remove(&id) => Ok(()),
-            _ => Err(Unwritten::Conflict(Conflict)),
+            (None, _) => Err(Unwritten::Conflict),
         });
     }
     Ok(results)
 }
 
-async fn commit_batch(store: &Store, commits: &[Commit]) -> Result<Outcome, StoreError> {
-    write(store, &Batch::new(commits, store.options.dispatch_grace)?).await
+/// Writes the commits that can be written, and finds the runs that existed.
+async fn append_batch(store: &Store, commits: &[Commit]) -> Result<Outcome, StoreError> {
+    let batch = Batch::new(commits, store.options.dispatch_grace)?;
+    let mut outcome = Outcome::default();
+    for _ in 0..CREATE_TRIES_MAX {
+        write(store, &batch, &mut outcome).await?;
+        if batch.runs.iter().all(|run| outcome.written.contains(&run.id)) {
+            break;
+        }
+        // A separate statement sees what others committed while the first one waited for them.
+        let found = store.call(&FindCreated(&batch.runs)).await?;
+        outcome.found.extend(found.into_iter().filter(|(run, _)| !outcome.written.contains(run)));
+        // If a run is not settled, the run with its request id was removed in between: the id is free.
+        if batch.runs.iter().all(|run| outcome.is_settled(run.id)) {
+            break;
+        }
+    }
+    Ok(outcome)
 }
 
 /// Writes a batch. If it is the first to be charged to a budget in its period, creates the sum and repeats the statement, which
 /// skips what was already written by its version or id.
-async fn write(store: &Store, batch: &Batch<'_>) -> Result<Outcome, StoreError> {
-    let mut outcome = Outcome::default();
+async fn write(store: &Store, batch: &Batch<'_>, outcome: &mut Outcome) -> Result<(), StoreError> {
     for _ in 0..OPEN_TRIES_MAX {
         outcome.refused.clear();
         let is_unopened = outcome.add(store.call(&Write(batch)).await?)?;
         if !is_unopened {
-            let Outcome { written, refused } = &mut outcome;
+            let Outcome { written, refused, .. } = outcome;
             refused.retain(|run, _| !written.contains(run));
-            return Ok(outcome);
+            return Ok(());
         }
         store.call(&OpenSums(&batch.charges)).await?;
     }

@@ -14,7 +14,9 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::accounts::Accounts as _;
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{ClaimRef, Commit, Conflict, Created, RunStore, StoreError, Turn};
+use podium_ports::store::{
+    Appended, ClaimRef, Commit, RunCatalog, RunLog, StoreError, TaskBoard, Turn, Unwritten,
+};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
@@ -50,7 +52,7 @@ impl Scene {
         });
         let holds = claimed.collect();
         let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-        assert!(self.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+        assert!(self.store.append(&claims).await.unwrap().iter().all(Result::is_ok));
         holds
     }
 
@@ -58,7 +60,7 @@ impl Scene {
     async fn runs(&self, count: usize) -> Vec<Driven> {
         let mut runs: Vec<_> = (0..count).map(|_| Driven::accepted(&self.ids)).collect();
         let creates: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
-        self.store.create(&creates).await.unwrap();
+        self.store.append(&creates).await.unwrap();
         runs
     }
 }
@@ -100,7 +102,7 @@ async fn batches_in_opposite_orders_never_deadlock() {
             run.claim(PLAN, &scene.ids);
         }
         let claims: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-        assert!(scene.store.commit(&claims).await.unwrap().iter().all(Result::is_ok));
+        assert!(scene.store.append(&claims).await.unwrap().iter().all(Result::is_ok));
         for (index, run) in runs.iter_mut().enumerate() {
             let claim = run.last_claim;
             if index % 2 == 0 {
@@ -111,7 +113,7 @@ async fn batches_in_opposite_orders_never_deadlock() {
         }
         let forwards: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
         let backwards: Vec<Commit> = forwards.iter().rev().cloned().collect();
-        let (first, second) = tokio::join!(scene.store.commit(&forwards), other.commit(&backwards));
+        let (first, second) = tokio::join!(scene.store.append(&forwards), other.append(&backwards));
         let (first, second) = (first.unwrap(), second.unwrap());
         assert!(first.iter().zip(second.iter().rev()).all(|(a, b)| a.is_ok() != b.is_ok()));
     }
@@ -139,9 +141,9 @@ async fn batches_lock_states_then_sums_then_request_ids() {
         Driven::accept(scene.ids.run_id(spec.accepted_at), RunSpec { budgets, ..spec })
     };
     let [mut plain, mut charged] = [("plain", 0), ("charged", 10)].map(|(request, hold)| run(request, hold));
-    scene.store.create(&[plain.commit()]).await.unwrap();
-    let created = scene.store.create_charged(&[charged.commit()]).await.unwrap();
-    assert_eq!(created, [Ok(Created::New)]);
+    scene.store.append(&[plain.commit()]).await.unwrap();
+    let created = scene.store.append(&[charged.commit()]).await.unwrap();
+    assert_eq!(created, [Ok(Appended::New)]);
     let (mut raw, mut other) = (scene.raw().await, scene.raw().await);
     let (plain_id, charged_id) = (*plain.id().as_uuid(), *charged.id().as_uuid());
 
@@ -150,14 +152,16 @@ async fn batches_lock_states_then_sums_then_request_ids() {
     sqlx::query(STATE).bind(plain_id).execute(&mut *held).await.unwrap();
     plain.claim(PLAN, &scene.ids);
     let both = [run("new", 0).commit(), plain.commit()];
+    let mut first = run("new", 10);
+    let existing = first.id();
     let others = async {
         until_one_waits(&mut other).await;
-        let created = scene.store.create_charged(&[run("new", 10).commit()]).await.unwrap();
-        assert_eq!(created, [Ok(Created::New)]);
+        let created = scene.store.append(&[first.commit()]).await.unwrap();
+        assert_eq!(created, [Ok(Appended::New)]);
         held.rollback().await.unwrap();
     };
-    let (written, ()) = tokio::join!(scene.store.commit(&both), others);
-    assert_eq!(written.unwrap(), [Err(Conflict), Ok(())]);
+    let (written, ()) = tokio::join!(scene.store.append(&both), others);
+    assert_eq!(written.unwrap(), [Ok(Appended::Existing(existing)), Ok(Appended::New)]);
 
     // It waits for the state, and the sum is free.
     let mut held = raw.begin().await.unwrap();
@@ -169,8 +173,8 @@ async fn batches_lock_states_then_sums_then_request_ids() {
         sqlx::query(SUM).bind(charged_id).execute(&mut other).await.unwrap();
         held.rollback().await.unwrap();
     };
-    let (written, ()) = tokio::join!(scene.store.commit_charged(&cancelled), others);
-    assert_eq!(written.unwrap(), [Ok(())]);
+    let (written, ()) = tokio::join!(scene.store.append(&cancelled), others);
+    assert_eq!(written.unwrap(), [Ok(Appended::New)]);
 
     // It waits for the sum, and the request id is free.
     let mut held = raw.begin().await.unwrap();
@@ -179,12 +183,12 @@ async fn batches_lock_states_then_sums_then_request_ids() {
     let charged_runs = [run("newer", 10).commit()];
     let others = async {
         until_one_waits(&mut other).await;
-        let created = scene.store.create(&[first.clone().commit()]).await.unwrap();
-        assert_eq!(created, [Created::New]);
+        let created = scene.store.append(&[first.clone().commit()]).await.unwrap();
+        assert_eq!(created, [Ok(Appended::New)]);
         held.rollback().await.unwrap();
     };
-    let (created, ()) = tokio::join!(scene.store.create_charged(&charged_runs), others);
-    assert_eq!(created.unwrap(), [Ok(Created::Existing(first.id()))]);
+    let (created, ()) = tokio::join!(scene.store.append(&charged_runs), others);
+    assert_eq!(created.unwrap(), [Ok(Appended::Existing(first.id()))]);
 }
 
 /// Another client, such as an administrator, locks the same rows in the opposite order.
@@ -211,8 +215,8 @@ async fn a_batch_that_is_rolled_back_by_a_deadlock_is_retried() {
         sqlx::query(lock).bind(runs[0].id().as_uuid()).execute(&mut *transaction).await.unwrap();
         transaction.commit().await.unwrap();
     };
-    let (committed, ()) = tokio::join!(store.commit(&commits), other);
-    assert_eq!(committed.unwrap(), [Ok(()), Ok(())]);
+    let (committed, ()) = tokio::join!(store.append(&commits), other);
+    assert_eq!(committed.unwrap(), [Ok(Appended::New), Ok(Appended::New)]);
     let mut raw = scene.raw().await;
     store.close().await;
     end(&scene.store, &mut raw).await;
@@ -234,11 +238,11 @@ async fn a_row_locked_for_too_long_is_an_error_without_effect() {
     let mut transaction = raw.begin().await.unwrap();
     let lock = "SELECT FROM run_states WHERE run_id = $1 FOR UPDATE";
     sqlx::query(lock).bind(ids[1].as_uuid()).execute(&mut *transaction).await.unwrap();
-    let refused = scene.store.commit(&commits).await.unwrap_err();
+    let refused = scene.store.append(&commits).await.unwrap_err();
     assert!(matches!(refused, StoreError::Refused(_)), "{refused:?}");
     assert_eq!(scene.store.load(&ids).await.unwrap(), before);
     transaction.rollback().await.unwrap();
-    assert_eq!(scene.store.commit(&commits).await.unwrap(), [Ok(()), Ok(())]);
+    assert_eq!(scene.store.append(&commits).await.unwrap(), [Ok(Appended::New), Ok(Appended::New)]);
 }
 
 /// The clock of the calling process is far ahead.
@@ -270,7 +274,7 @@ async fn a_removal_goes_on_behind_the_runs_it_removed_and_those_it_cannot() {
         run.drive(&Command::Cancel);
     }
     let ended: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
-    assert!(scene.store.commit(&ended).await.unwrap().iter().all(Result::is_ok));
+    assert!(scene.store.append(&ended).await.unwrap().iter().all(Result::is_ok));
     let left_after_removal = async || {
         let end_of_time = Timestamp::from_unix_ms(i64::MAX.unsigned_abs());
         scene.store.remove_ended(end_of_time, Duration::ZERO, 2).await.unwrap();
@@ -286,7 +290,7 @@ async fn a_removal_goes_on_behind_the_runs_it_removed_and_those_it_cannot() {
     transaction.rollback().await.unwrap();
     // One that was accepted earlier ends later.
     late.drive(&Command::Cancel);
-    assert_eq!(scene.store.commit(&[late.commit()]).await.unwrap(), [Ok(())]);
+    assert_eq!(scene.store.append(&[late.commit()]).await.unwrap(), [Ok(Appended::New)]);
     assert_eq!(left_after_removal().await, "xx....x");
     // The walk comes to its end and begins again.
     assert_eq!(left_after_removal().await, ".x.....");
@@ -305,7 +309,7 @@ async fn a_sweep_skips_tasks_that_are_being_written() {
     let now = runs[0].now.after(Options::default().dispatch_grace);
     let again_at = now.after(Duration::from_mins(1));
     let told = async || {
-        let ready = scene.store.due(now, again_at, 10).await.unwrap().ready;
+        let ready = scene.store.due(now, again_at, 10, &[]).await.unwrap().ready;
         let mut told: Vec<_> = ready.into_iter().map(|ready| (ready.run, ready.task)).collect();
         told.sort_unstable();
         told
@@ -321,13 +325,16 @@ async fn a_create_that_is_repeated_at_once_creates_once() {
     let scene = Scene::new(Options::default()).await;
     let creates: Vec<Commit> = (0..8).map(|_| Driven::accepted(&scene.ids).commit()).collect();
     let backwards: Vec<Commit> = creates.iter().rev().cloned().collect();
-    let repeats = (0..8).map(|index| scene.store.create(if index % 2 == 0 { &creates } else { &backwards }));
+    let repeats = (0..8).map(|index| scene.store.append(if index % 2 == 0 { &creates } else { &backwards }));
     let answers: Vec<_> = join_all(repeats).await.into_iter().flat_map(Result::unwrap).collect();
-    assert!(answers.iter().all(|created| matches!(created, Created::New | Created::Already)), "{answers:?}");
-    assert_eq!(answers.iter().filter(|created| **created == Created::New).count(), 8);
+    assert!(
+        answers.iter().all(|created| matches!(created, Ok(Appended::New | Appended::Already))),
+        "{answers:?}"
+    );
+    assert_eq!(answers.iter().filter(|created| **created == Ok(Appended::New)).count(), 8);
     // Also within one batch.
     let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
-    assert_eq!(scene.store.create(&twice).await.unwrap().len(), 16);
+    assert_eq!(scene.store.append(&twice).await.unwrap().len(), 16);
     assert_eq!(scene.store.list(&a_tenant(), None, 100).await.unwrap().len(), 8);
 }
 
@@ -340,7 +347,7 @@ async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
     run.claim(PLAN, &scene.ids);
     let right = run.commit();
     left.claim(PLAN, &scene.ids);
-    let answers = scene.store.commit(&[right, left.commit()]).await.unwrap();
+    let answers = scene.store.append(&[right, left.commit()]).await.unwrap();
     assert!(answers[0].is_ok() && answers[1].is_err(), "{answers:?}");
     assert_eq!(scene.store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
@@ -412,7 +419,7 @@ async fn looking_for_dead_processes_does_not_read_all_running_tasks() {
     let store = Store::open(&scene.address, Options::default()).await.unwrap();
     let (now, looks) = (Timestamp::from_unix_ms(1), 10);
     for _ in 0..looks {
-        assert_eq!(store.due(now, now, 10).await.unwrap().expired.len(), 3);
+        assert_eq!(store.due(now, now, 10, &[]).await.unwrap().expired.len(), 3);
     }
     end(&store, &mut raw).await;
     let after: i64 = sqlx::query_scalar(read).fetch_one(&mut raw).await.unwrap();
@@ -437,7 +444,7 @@ async fn taking_from_a_backlog_does_not_read_all_of_it() {
     let (lane, now) = (Lane::Plan(Tier::Ultra), Timestamp::from_unix_ms(1));
     let looks = 10;
     for _ in 0..looks {
-        assert_eq!(store.due(now, now, 10).await.unwrap().backlogs, std::slice::from_ref(&lane));
+        assert_eq!(store.due(now, now, 10, &[]).await.unwrap().backlogs, std::slice::from_ref(&lane));
         assert_eq!(store.take(&lane, now, now.after(Duration::from_mins(1)), 5).await.unwrap().len(), 5);
     }
     end(&store, &mut raw).await;

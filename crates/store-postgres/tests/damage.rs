@@ -6,7 +6,7 @@ use std::error::Error;
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_harness::{Fsync, Postgres};
-use podium_ports::store::{RunStore, StoreError};
+use podium_ports::store::{Appended, RunLog, StoreError, TaskBoard};
 use podium_store_format::Damage;
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
@@ -29,11 +29,11 @@ impl Scene {
         let raw = PgConnection::connect(&address).await.unwrap();
         let ids = SeededIds::new(1);
         let [mut run, mut other] = [(); 2].map(|()| Driven::accepted(&ids));
-        store.create(&[run.commit(), other.commit()]).await.unwrap();
+        store.append(&[run.commit(), other.commit()]).await.unwrap();
         let claim = run.claim(PLAN, &ids);
-        assert_eq!(store.commit(&[run.commit()]).await.unwrap(), [Ok(())]);
+        assert_eq!(store.append(&[run.commit()]).await.unwrap(), [Ok(Appended::New)]);
         run.planned(a_plan(), claim);
-        assert_eq!(store.commit(&[run.commit()]).await.unwrap(), [Ok(())]);
+        assert_eq!(store.append(&[run.commit()]).await.unwrap(), [Ok(Appended::New)]);
         Self { store, raw, run, other }
     }
 
@@ -119,7 +119,7 @@ async fn a_damaged_row_is_named() {
     let mut scene = Scene::new(&postgres).await;
     scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = $1 AND task = 'step.0.0'").await;
     let end = scene.run.run.spec().deadline_at;
-    let (run, why) = named(scene.store.due(end, end, 10).await);
+    let (run, why) = named(scene.store.due(end, end, 10, &[]).await);
     assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` has the invalid value `nap.1`"));
 }
 
@@ -137,10 +137,10 @@ async fn a_commit_with_a_gap_is_refused_with_its_whole_batch() {
     let mut empty = good.clone();
     empty.events.clear();
     for bad in [gap, empty] {
-        let refused = scene.store.commit(&[good.clone(), bad.clone()]).await.unwrap_err();
+        let refused = scene.store.append(&[good.clone(), bad.clone()]).await.unwrap_err();
         let damage = refused.source().and_then(|source| source.downcast_ref());
         assert!(matches!(damage, Some(Damage::Gap { .. })), "{refused:?}");
-        named(scene.store.create(&[bad]).await);
+        named(scene.store.append(&[bad]).await);
     }
     assert_eq!(scene.store.load(&[scene.run.id(), scene.other.id()]).await.unwrap(), unchanged);
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_harness::{Fsync, Postgres};
-use podium_ports::store::{Lack, RunStore as _};
+use podium_ports::store::{Lack, RunCatalog as _, RunLog as _, RunStore as _};
 use podium_store_postgres::{Migrate, OpenError, Options, Store};
 use podium_testkit::{Driven, SeededIds, a_tenant, plan_of};
 use sqlx::{Connection as _, PgConnection};
@@ -42,7 +42,7 @@ async fn a_database_of_the_first_version() -> (Postgres, String, PgConnection) {
 
 async fn is_usable(store: &Store) {
     let mut run = Driven::accepted(&SeededIds::new(1));
-    store.create(&[run.commit()]).await.unwrap();
+    store.append(&[run.commit()]).await.unwrap();
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
 
@@ -67,7 +67,7 @@ async fn a_run_that_the_previous_version_ends_is_listed_with_nothing_known_of_it
     let (_postgres, address, mut raw) = a_database().await;
     let store = Store::open(&address, Options::default()).await.unwrap();
     let (ids, mut run) = (SeededIds::new(1), Driven::accepted(&SeededIds::new(1)));
-    store.create(&[run.commit()]).await.unwrap();
+    store.append(&[run.commit()]).await.unwrap();
     let end = "UPDATE run_states SET version = version + 1, state = 'succeeded', ended_ms = 1";
     sqlx::query(end).execute(&mut raw).await.unwrap();
     let listed = async || store.list(&a_tenant(), None, 1).await.unwrap().remove(0);
@@ -77,7 +77,7 @@ async fn a_run_that_the_previous_version_ends_is_listed_with_nothing_known_of_it
     sqlx::query("UPDATE run_states SET version = version - 1").execute(&mut raw).await.unwrap();
     run.plan(plan_of(&[("quick", "answer", &[])]), &ids);
     run.step(0, "fine", &ids);
-    store.commit(&[run.commit()]).await.unwrap().remove(0).unwrap();
+    store.append(&[run.commit()]).await.unwrap().remove(0).unwrap();
     assert_eq!(listed().await.sums.lack, Some(Lack::default()));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::run::TaskRef;
 use podium_harness::{Fsync, Postgres, Wire};
-use podium_ports::store::{Conflict, Created, RunStore, StoreError};
+use podium_ports::store::{Appended, RunLog, RunStore, StoreError, Unwritten};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds};
 use tokio::time::{Instant, interval};
@@ -19,10 +19,10 @@ async fn acknowledged_commits_survive_a_crash_and_the_store_continues() {
     let ids = SeededIds::new(1);
     let mut run = Driven::accepted(&ids);
     let create = run.commit();
-    store.create(std::slice::from_ref(&create)).await.unwrap();
+    store.append(std::slice::from_ref(&create)).await.unwrap();
     run.claim(PLAN, &ids);
     let claim = run.commit();
-    store.commit(std::slice::from_ref(&claim)).await.unwrap();
+    store.append(std::slice::from_ref(&claim)).await.unwrap();
 
     postgres.restart().await.unwrap();
     // Connections from before the crash fail, once each.
@@ -33,8 +33,8 @@ async fn acknowledged_commits_survive_a_crash_and_the_store_continues() {
     }
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run.clone())]);
     // A caller that lost the answer in the crash repeats the call.
-    assert_eq!(store.create(&[create]).await.unwrap(), [Created::Already]);
-    assert_eq!(store.commit(&[claim]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.append(&[create]).await.unwrap(), [Ok(Appended::Already)]);
+    assert_eq!(store.append(&[claim]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
 }
 

@@ -7,7 +7,7 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_harness::{Fsync, Postgres};
 use podium_ports::clock::Ids;
-use podium_ports::store::{Commit, RunStore};
+use podium_ports::store::{Commit, RunLog};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, TestClock, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
@@ -35,7 +35,7 @@ impl Scene {
         let accept = |_| Driven::accept(ids.run_id(spec.accepted_at), spec.clone());
         let mut runs: Vec<_> = (0..runs).map(accept).collect();
         let creates: Vec<Commit> = runs.iter_mut().map(Driven::commit).collect();
-        assert!(store.create_charged(&creates).await.unwrap().iter().all(Result::is_ok));
+        assert!(store.append(&creates).await.unwrap().iter().all(Result::is_ok));
         Self { _postgres: postgres, store, raw, ids, runs }
     }
 
@@ -44,7 +44,7 @@ impl Scene {
             drive(run, &self.ids);
         }
         let commits: Vec<Commit> = self.runs.iter_mut().map(Driven::commit).collect();
-        let written = self.store.commit_charged(&commits).await.unwrap();
+        let written = self.store.append(&commits).await.unwrap();
         assert!(written.iter().all(Result::is_ok), "{written:?}");
     }
 

@@ -27,14 +27,14 @@ mod write;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::budget::Shortage;
-use podium_domain::ids::{ProcessId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
 use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    ClaimRef, Commit, Conflict, Created, Due, RatedRun, RunStore, RunSummary, StoreError, Unwritten,
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
+    TaskBoard, Turn, Unwritten,
 };
 use sqlx::SqlitePool;
 
@@ -65,33 +65,22 @@ pub struct Store {
 }
 
 #[async_trait]
-impl RunStore for Store {
-    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        let created = write::create(self, runs).await?.into_iter();
-        created
-            .map(|created| created.map_err(|shortage| StoreError::Unavailable(Box::new(shortage))))
-            .collect()
+impl RunLog for Store {
+    async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+        write::append(self, commits).await
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
         read::load(self, runs).await
     }
 
-    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        let results = write::commit(self, commits).await?.into_iter();
-        results
-            .map(|result| result.map_or_else(|unwritten| unwritten.uncharged().map(Err), |()| Ok(Ok(()))))
-            .collect()
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        read::events(self, run, after, limit).await
     }
+}
 
-    async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-        write::create(self, runs).await
-    }
-
-    async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        write::commit(self, commits).await
-    }
-
+#[async_trait]
+impl TaskBoard for Store {
     async fn extend_lease(
         &self,
         process: ProcessId,
@@ -105,7 +94,7 @@ impl RunStore for Store {
         leases::held(self, claims).await
     }
 
-    async fn due_except(
+    async fn due(
         &self,
         now: Timestamp,
         again_at: Timestamp,
@@ -124,10 +113,6 @@ impl RunStore for Store {
         read::unsettled(self, ended_by, after, limit).await
     }
 
-    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        remove::remove_ended(self, now.before(kept), limit).await
-    }
-
     async fn take(
         &self,
         lane: &Lane,
@@ -138,14 +123,34 @@ impl RunStore for Store {
         sweep::take(self, lane, (now, again_at), limit).await
     }
 
+    /// One process uses the store: it dispatches every lane.
+    async fn hold_lanes(
+        &self,
+        _holder: ClaimId,
+        lanes: &[Lane],
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        Ok(lanes.to_vec())
+    }
+
+    /// One process uses the store: the turn is always its own.
+    async fn hold_sweep(
+        &self,
+        _holder: ClaimId,
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Turn, StoreError> {
+        Ok(Turn::Own)
+    }
+
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         sweep::put_back(self, tasks).await
     }
+}
 
-    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        read::events(self, run, after, limit).await
-    }
-
+#[async_trait]
+impl RunCatalog for Store {
     async fn list(
         &self,
         tenant: &TenantId,
@@ -175,6 +180,13 @@ impl RunStore for Store {
         ratings::rated(self, tenant, (after, before), limit).await
     }
 
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        remove::remove_ended(self, now.before(kept), limit).await
+    }
+}
+
+#[async_trait]
+impl RunStore for Store {
     async fn ping(&self) -> Result<(), StoreError> {
         read::ping(self).await
     }

@@ -3,7 +3,7 @@
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RequestId;
 use podium_domain::run::Run;
-use podium_ports::store::{Commit, Conflict, Created, RunSums, StoreError, Unwritten};
+use podium_ports::store::{Appended, Commit, RunSums, StoreError, Unwritten};
 use podium_store_format::{EventToStore, FORMAT, stored};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
@@ -56,49 +56,25 @@ ON CONFLICT (run_id, task) DO UPDATE SET
     lease_until_ms = excluded.lease_until_ms
 WHERE state <> excluded.state OR claim IS NOT excluded.claim OR ready_ms < excluded.ready_ms";
 
-pub(crate) async fn create(
-    store: &Store,
-    runs: &[Commit],
-) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-    let rows = runs.iter().map(CommitRows::new).collect::<Result<Vec<_>, _>>()?;
-    let mut transaction = begin(store).await?;
-    let (mut created, mut new) = (Vec::with_capacity(rows.len()), Vec::new());
-    for commit in &rows {
-        created.push(if let Some(shortage) = shortage(&mut transaction, commit.commit.booking()).await? {
-            // A repeated request id needs no capacity.
-            find(&mut transaction, commit.run).await?.ok_or(shortage)
-        } else if insert_run(&mut transaction, commit).await? {
-            insert_events(&mut transaction, commit).await?;
-            book(&mut transaction, commit.commit.booking()).await?;
-            new.push(commit.commit);
-            Ok(Created::New)
-        } else {
-            Ok(existing(&mut transaction, commit.run).await?)
-        });
-    }
-    upsert_tasks(store, &mut transaction, &new).await?;
-    transaction.commit().await.map_err(unavailable)?;
-    Ok(created)
-}
-
-pub(crate) async fn commit(
+pub(crate) async fn append(
     store: &Store,
     commits: &[Commit],
-) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+    if commits.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = commits.iter().map(CommitRows::new).collect::<Result<Vec<_>, _>>()?;
     let mut transaction = begin(store).await?;
     let (mut results, mut written) = (Vec::with_capacity(rows.len()), Vec::new());
     for commit in &rows {
-        results.push(if let Some(shortage) = shortage(&mut transaction, commit.commit.booking()).await? {
-            let is_current = is_current(&mut transaction, commit).await?;
-            Err(if is_current { Unwritten::OverBudget(shortage) } else { Unwritten::Conflict(Conflict) })
-        } else if insert_or_update_run(&mut transaction, commit).await? {
+        let shortage = shortage(&mut transaction, commit.commit.booking()).await?;
+        results.push(if shortage.is_none() && insert_or_update_run(&mut transaction, commit).await? {
             insert_events(&mut transaction, commit).await?;
             book(&mut transaction, commit.commit.booking()).await?;
             written.push(commit.commit);
-            Ok(())
+            Ok(Appended::New)
         } else {
-            Err(Unwritten::Conflict(Conflict))
+            unwritten(&mut transaction, commit, shortage).await?
         });
     }
     upsert_tasks(store, &mut transaction, &written).await?;
@@ -165,23 +141,26 @@ async fn insert_or_update_run(
     }
 }
 
-/// Whether the commit could be written if its booking did not exceed a cap.
-async fn is_current(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
+/// Why a commit was not written: its run exists, which needs no capacity, or has another version, or a budget has a shortage.
+async fn unwritten(
+    connection: &mut SqliteConnection,
+    commit: &CommitRows<'_>,
+    shortage: Option<Shortage>,
+) -> Result<Result<Appended, Unwritten>, StoreError> {
+    let over_budget = shortage.map(Unwritten::OverBudget);
     if commit.commit.is_first() {
-        return Ok(find(connection, commit.run).await?.is_none());
+        let existing = find(connection, commit.run).await?;
+        let vanished = || unavailable(sqlx::Error::RowNotFound);
+        return existing.map(Ok).or(over_budget.map(Err)).ok_or_else(vanished);
     }
     let id = commit.run.id();
     let read = sqlx::query(READ_VERSION).bind(id_bytes(&id)).bind(commit.version_before);
-    Ok(read.fetch_optional(connection).await.map_err(unavailable)?.is_some())
-}
-
-/// The existing run: the same one, if the caller repeats the request, or the one with the request id.
-async fn existing(connection: &mut SqliteConnection, run: &Run) -> Result<Created, StoreError> {
-    find(connection, run).await?.ok_or_else(|| unavailable(sqlx::Error::RowNotFound))
+    let is_current = read.fetch_optional(connection).await.map_err(unavailable)?.is_some();
+    Ok(Err(over_budget.filter(|_| is_current).unwrap_or(Unwritten::Conflict)))
 }
 
 /// The existing run, if there is one.
-async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Created>, StoreError> {
+async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Appended>, StoreError> {
     let (own, spec) = (run.id(), run.spec());
     let row = sqlx::query(FIND_RUN)
         .bind(id_bytes(&own))
@@ -191,7 +170,7 @@ async fn find(connection: &mut SqliteConnection, run: &Run) -> Result<Option<Cre
         .await
         .map_err(unavailable)?;
     let found = row.map(|row| run_id(&row, "id")).transpose()?;
-    Ok(found.map(|found| if found == own { Created::Already } else { Created::Existing(found) }))
+    Ok(found.map(|found| if found == own { Appended::Already } else { Appended::Existing(found) }))
 }
 
 async fn insert_events(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
-use podium_ports::store::{RunStore, StoreError};
+use podium_ports::store::{RunLog, StoreError, TaskBoard};
 use podium_store_format::Damage;
 use podium_store_sqlite::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
@@ -30,7 +30,7 @@ async fn a_scene() -> Scene {
     let ids = SeededIds::new(1);
     let [mut run, mut other] = [(); 2].map(|()| Driven::accepted(&ids));
     run.plan(a_plan(), &ids);
-    store.create(&[run.commit(), other.commit()]).await.unwrap();
+    store.append(&[run.commit(), other.commit()]).await.unwrap();
     Scene { _folder: folder, path, store, run, other }
 }
 
@@ -85,7 +85,7 @@ async fn a_damaged_row_is_named() {
     let scene = a_scene().await;
     scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = ? AND task = 'step.0.0'").await;
     let end = scene.run.run.spec().deadline_at;
-    let (run, why) = named(scene.store.due(end, end, 10).await);
+    let (run, why) = named(scene.store.due(end, end, 10, &[]).await);
     assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` has the invalid value `nap.1`"));
 }
 
@@ -102,10 +102,10 @@ async fn a_commit_with_a_gap_is_refused_with_its_whole_batch() {
     let mut empty = good.clone();
     empty.events.clear();
     for bad in [gap, empty] {
-        let refused = scene.store.commit(&[good.clone(), bad.clone()]).await.unwrap_err();
+        let refused = scene.store.append(&[good.clone(), bad.clone()]).await.unwrap_err();
         let damage = refused.source().and_then(|source| source.downcast_ref());
         assert!(matches!(damage, Some(Damage::Gap { .. })), "{refused:?}");
-        named(scene.store.create(&[bad]).await);
+        named(scene.store.append(&[bad]).await);
     }
     assert_eq!(scene.store.load(&[scene.run.id(), scene.other.id()]).await.unwrap(), unchanged);
 }

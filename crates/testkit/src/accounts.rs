@@ -12,7 +12,7 @@ use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::accounts::{Accounts, KEYS_MAX, KeyAdded, KeyHash, KeyRecord};
 use podium_ports::clock::Ids as _;
-use podium_ports::store::{Conflict, Created, RunStore, Unwritten};
+use podium_ports::store::{Appended, RunStore, Unwritten};
 
 use crate::builders::{Driven, a_spec, a_tenant, plan_of};
 use crate::clock::TestClock;
@@ -123,12 +123,17 @@ impl AccountsFixture {
         self
     }
 
-    async fn create(&self, run: &mut Driven) -> Result<Created, Shortage> {
-        self.runs.create_charged(&[run.commit()]).await.unwrap().remove(0)
+    async fn create(&self, run: &mut Driven) -> Result<Appended, Shortage> {
+        self.runs.append(&[run.commit()]).await.unwrap().remove(0).map_err(|unwritten| match unwritten {
+            Unwritten::OverBudget(shortage) => shortage,
+            Unwritten::Conflict => unreachable!("first events never conflict"),
+        })
     }
 
     async fn commit(&self, run: &mut Driven) -> Result<(), Unwritten> {
-        self.runs.commit_charged(&[run.commit()]).await.unwrap().remove(0)
+        let appended = self.runs.append(&[run.commit()]).await.unwrap().remove(0)?;
+        assert_eq!(appended, Appended::New);
+        Ok(())
     }
 
     /// The spent and reserved sums, in billionths of a dollar.
@@ -209,7 +214,7 @@ pub async fn a_budget_is_replaced_and_removed(store: AccountsFixture) {
 pub async fn a_run_is_charged_from_its_acceptance_to_its_end(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(1_000_000))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);
-    assert_eq!(store.create(&mut run).await, Ok(Created::New));
+    assert_eq!(store.create(&mut run).await, Ok(Appended::New));
     assert_eq!(store.sum(&tenants()).await, (0, 10));
     plan(&mut run, 300_000, &ids);
     assert_eq!(store.commit(&mut run).await, Ok(()));
@@ -235,7 +240,7 @@ pub async fn a_run_is_charged_from_its_acceptance_to_its_end(store: AccountsFixt
 pub async fn a_run_that_exceeds_a_budget_is_not_created(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut first = a_run(&ids, &[tenants()], 60);
-    assert_eq!(store.create(&mut first).await, Ok(Created::New));
+    assert_eq!(store.create(&mut first).await, Ok(Appended::New));
     let mut second = a_run(&ids, &[tenants()], 41);
     let shortage = store.create(&mut second).await.unwrap_err();
     let expected =
@@ -243,7 +248,7 @@ pub async fn a_run_that_exceeds_a_budget_is_not_created(store: AccountsFixture) 
     assert_eq!(shortage, expected);
     assert_eq!(store.runs.load(&[second.id()]).await.unwrap(), [None]);
     assert_eq!(store.runs.events(second.id(), 0, 10).await.unwrap(), []);
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 40)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 40)).await, Ok(Appended::New));
     assert_eq!(store.sum(&tenants()).await, (0, 100));
 }
 
@@ -255,8 +260,8 @@ pub async fn a_repeated_request_id_returns_its_run_despite_the_budget(store: Acc
         let request_id = Some(RequestId::new("once").unwrap());
         Driven::accept(run.id(), RunSpec { request_id, ..run.run.spec().clone() })
     });
-    assert_eq!(store.create(&mut first).await, Ok(Created::New));
-    assert_eq!(store.create(&mut again).await, Ok(Created::Existing(first.id())));
+    assert_eq!(store.create(&mut first).await, Ok(Appended::New));
+    assert_eq!(store.create(&mut again).await, Ok(Appended::Existing(first.id())));
     assert_eq!(store.sum(&tenants()).await, (0, 60));
 }
 
@@ -264,8 +269,8 @@ pub async fn a_repeated_request_id_returns_its_run_despite_the_budget(store: Acc
 pub async fn repeating_a_charged_create_books_once(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let create = a_run(&ids, &[tenants()], 60).commit();
-    for expected in [Created::New, Created::Already] {
-        let created = store.runs.create_charged(std::slice::from_ref(&create)).await.unwrap();
+    for expected in [Appended::New, Appended::Already] {
+        let created = store.runs.append(std::slice::from_ref(&create)).await.unwrap();
         assert_eq!(created, [Ok(expected)]);
     }
     assert_eq!(store.sum(&tenants()).await, (0, 60));
@@ -297,10 +302,10 @@ pub async fn a_stale_charged_commit_books_nothing(store: AccountsFixture) {
     for reserve in [50, 500] {
         let mut stale = stale.clone();
         plan(&mut stale, reserve, &ids);
-        assert_eq!(store.commit(&mut stale).await, Err(Unwritten::Conflict(Conflict)), "{reserve}");
+        assert_eq!(store.commit(&mut stale).await, Err(Unwritten::Conflict), "{reserve}");
     }
     stale.drive(&Command::Cancel);
-    assert_eq!(store.commit(&mut stale).await, Err(Unwritten::Conflict(Conflict)));
+    assert_eq!(store.commit(&mut stale).await, Err(Unwritten::Conflict));
     assert_eq!(store.sum(&tenants()).await, (0, 10));
 }
 
@@ -324,9 +329,9 @@ pub async fn each_budget_of_a_run_must_have_capacity(store: AccountsFixture) {
     let store = store.with(&[(tenants(), Some(100)), (keys(), Some(50))]).await;
     let ids = SeededIds::new(1);
     let both = [tenants(), keys()];
-    assert_eq!(store.create(&mut a_run(&ids, &both, 40)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &both, 40)).await, Ok(Appended::New));
     assert_eq!(store.create(&mut a_run(&ids, &both, 20)).await.unwrap_err().payer, keys());
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 60)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 60)).await, Ok(Appended::New));
     assert_eq!(store.create(&mut a_run(&ids, &both, 10)).await.unwrap_err().payer, tenants());
     assert_eq!((store.sum(&tenants()).await, store.sum(&keys()).await), ((0, 100), (0, 40)));
 }
@@ -336,7 +341,7 @@ pub async fn a_run_that_does_not_fit_blocks_no_other(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut runs = [60, 90, 30, 20, 10].map(|hold| a_run(&ids, &[tenants()], hold));
     let commits: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
-    let created = store.runs.create_charged(&commits).await.unwrap();
+    let created = store.runs.append(&commits).await.unwrap();
     let is_created: Vec<_> = created.iter().map(Result::is_ok).collect();
     assert_eq!(is_created, [true, false, true, false, true], "{created:?}");
     assert_eq!(store.sum(&tenants()).await, (0, 100));
@@ -345,12 +350,12 @@ pub async fn a_run_that_does_not_fit_blocks_no_other(store: AccountsFixture) {
 /// Its sums are still kept.
 pub async fn a_budget_without_a_cap_only_counts(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), None)]).await, SeededIds::new(1));
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], u64::MAX >> 8)).await, Ok(Created::New));
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 5)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], u64::MAX >> 8)).await, Ok(Appended::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 5)).await, Ok(Appended::New));
     // The same holds after the budget was removed while runs are charged to it.
     store.accounts.remove_budget(&tenants()).await.unwrap();
     let mut run = a_run(&ids, &[tenants()], 5);
-    assert_eq!(store.create(&mut run).await, Ok(Created::New));
+    assert_eq!(store.create(&mut run).await, Ok(Appended::New));
     plan(&mut run, 7, &ids);
     assert_eq!(store.commit(&mut run).await, Ok(()));
     assert_eq!(store.sum(&tenants()).await, (0, (u64::MAX >> 8) + 5 + 7));
@@ -381,19 +386,19 @@ pub async fn no_burst_exceeds_the_cap(store: AccountsFixture) {
         let payers = if number.is_multiple_of(3) { [tenants(), keys()] } else { [keys(), tenants()] };
         async move {
             let mut run = a_run(ids, &payers, 10_000);
-            if handle.create_charged(&[run.commit()]).await.unwrap()[0].is_err() {
+            if handle.append(&[run.commit()]).await.unwrap()[0].is_err() {
                 return 0;
             }
             let before = run.clone();
             plan(&mut run, 150_000, ids);
-            if handle.commit_charged(&[run.commit()]).await.unwrap()[0].is_err() {
+            if handle.append(&[run.commit()]).await.unwrap()[0].is_err() {
                 run = before;
                 run.drive(&Command::Cancel);
-                handle.commit_charged(&[run.commit()]).await.unwrap()[0].as_ref().unwrap();
+                handle.append(&[run.commit()]).await.unwrap()[0].as_ref().unwrap();
                 return 0;
             }
             run.step(0, "done", ids);
-            handle.commit_charged(&[run.commit()]).await.unwrap()[0].as_ref().unwrap();
+            handle.append(&[run.commit()]).await.unwrap()[0].as_ref().unwrap();
             run.run.cost().nano_usd()
         }
     });

@@ -12,7 +12,7 @@ use podium_domain::time::Timestamp;
 pub struct ProcessLeases(BTreeMap<ProcessId, Timestamp>);
 
 impl ProcessLeases {
-    /// As [`RunStore::extend_lease`](podium_ports::store::RunStore::extend_lease).
+    /// As [`TaskBoard::extend_lease`](podium_ports::store::TaskBoard::extend_lease).
     pub fn extend(&mut self, process: ProcessId, now: Timestamp, span: Duration) -> bool {
         self.0.insert(process, now.after(span)).is_some_and(|until| now < until)
     }

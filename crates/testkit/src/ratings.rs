@@ -47,9 +47,9 @@ fn rating(score: f64, comment: Option<&str>) -> Rating {
 async fn an_ended(store: &StoreFixture, tenant: &TenantId, ids: &SeededIds) -> Driven {
     let spec = RunSpec { tenant: tenant.clone(), ..a_spec() };
     let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
-    store.first.create(&[run.commit()]).await.unwrap();
+    store.first.append(&[run.commit()]).await.unwrap();
     run.drive(&Command::Cancel);
-    store.first.commit(&[run.commit()]).await.unwrap().remove(0).unwrap();
+    store.first.append(&[run.commit()]).await.unwrap().remove(0).unwrap();
     run
 }
 
@@ -74,7 +74,7 @@ pub async fn a_rating_replaces_the_previous_one(store: StoreFixture) {
 pub async fn only_an_ended_run_of_the_tenant_is_rated(store: StoreFixture) {
     let (ids, other) = (SeededIds::new(1), TenantId::new("other").unwrap());
     let mut active = Driven::accepted(&ids);
-    store.first.create(&[active.commit()]).await.unwrap();
+    store.first.append(&[active.commit()]).await.unwrap();
     let others = an_ended(&store, &other, &ids).await.id();
     for run in [active.id(), others, ids.run_id(TestClock::START)] {
         assert!(!store.first.rate(&a_tenant(), run, &rating(1.0, None), LATER).await.unwrap());

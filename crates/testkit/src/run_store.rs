@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use podium_domain::ids::RunId;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{Commit, Created, RunStore};
+use podium_ports::store::{Appended, Commit, RunStore};
 
 /// An empty store under test.
 pub struct StoreFixture {
@@ -121,18 +121,18 @@ mod written {
 }
 
 impl StoreFixture {
-    async fn create(&self, commit: Commit) -> Created {
-        let created = self.first.create(&[commit]).await.expect("the store creates");
+    async fn create(&self, commit: Commit) -> Appended {
+        let mut created = self.first.append(&[commit]).await.expect("the store appends");
         assert_eq!(created.len(), 1);
-        created[0]
+        created.remove(0).expect("first events are not refused")
     }
 
     async fn must_create(&self, commit: Commit) {
-        assert_eq!(self.create(commit).await, Created::New);
+        assert_eq!(self.create(commit).await, Appended::New);
     }
 
     async fn must_commit(&self, commit: Commit) {
-        assert_eq!(self.first.commit(&[commit]).await.expect("the store commits"), [Ok(())]);
+        assert_eq!(self.first.append(&[commit]).await.expect("the store appends"), [Ok(Appended::New)]);
     }
 
     async fn load(&self, id: RunId) -> Option<Run> {

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::{ProcessId, RunId, TenantId};
+use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
+use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, RunSums, StoreError,
+    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, RunSums,
+    StoreError, TaskBoard, Turn, Unwritten,
 };
 
 use crate::process_leases::ProcessLeases;
@@ -34,6 +36,7 @@ struct Rows {
     runs: BTreeMap<RunId, Row>,
     tasks: TaskRows,
     leases: ProcessLeases,
+    ratings: BTreeMap<RunId, RatedRun>,
     failures: Vec<Failure>,
 }
 
@@ -50,12 +53,12 @@ impl TestStore {
         Self { dispatch_grace: Duration::from_secs(2), rows: Arc::default() }
     }
 
-    /// The next create or commit fails and writes nothing.
+    /// The next write fails and writes nothing.
     pub fn refuse_next_write(&self) {
         self.lock().failures.push(Failure::Refused);
     }
 
-    /// The next create or commit is durable, but its caller gets an error.
+    /// The next write is durable, but its caller gets an error.
     pub fn lose_next_answer(&self) {
         self.lock().failures.push(Failure::AnswerLost);
     }
@@ -85,43 +88,42 @@ impl Default for TestStore {
     }
 }
 
-fn create(rows: &mut Rows, commit: &Commit, grace: Duration) -> Created {
-    let (id, spec) = (commit.after.id(), commit.after.spec());
-    if rows.runs.contains_key(&id) {
-        return Created::Already;
+fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<Appended, Unwritten> {
+    let id = commit.after.id();
+    if commit.is_first() {
+        if let Some(existing) = existing(rows, &commit.after) {
+            return Ok(existing);
+        }
+        let (run, events) = ((*commit.after).clone(), commit.events.clone());
+        rows.runs.insert(id, Row { run, events });
+    } else {
+        let row = rows.runs.get_mut(&id).ok_or(Unwritten::Conflict)?;
+        if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
+            return Err(Unwritten::Conflict);
+        }
+        row.run = (*commit.after).clone();
+        row.events.extend(commit.events.iter().cloned());
     }
-    let same = |row: &&Row| {
+    rows.tasks.written(commit, grace);
+    Ok(Appended::New)
+}
+
+fn existing(rows: &Rows, run: &Run) -> Option<Appended> {
+    if rows.runs.contains_key(&run.id()) {
+        return Some(Appended::Already);
+    }
+    let spec = run.spec();
+    let is_same = |row: &&Row| {
         let other = row.run.spec();
         spec.request_id.is_some() && (&other.tenant, &other.request_id) == (&spec.tenant, &spec.request_id)
     };
-    if let Some(row) = rows.runs.values().find(same) {
-        return Created::Existing(row.run.id());
-    }
-    let (run, events) = ((*commit.after).clone(), commit.events.clone());
-    rows.runs.insert(id, Row { run, events });
-    rows.tasks.written(commit, grace);
-    Created::New
-}
-
-fn append(rows: &mut Rows, commit: &Commit, grace: Duration) -> Result<(), Conflict> {
-    if commit.is_first() {
-        let is_new = !rows.runs.contains_key(&commit.after.id());
-        return if is_new && create(rows, commit, grace) == Created::New { Ok(()) } else { Err(Conflict) };
-    }
-    let row = rows.runs.get_mut(&commit.after.id()).ok_or(Conflict)?;
-    if commit.events.first().is_none_or(|first| first.sequence != row.run.version() + 1) {
-        return Err(Conflict);
-    }
-    row.run = (*commit.after).clone();
-    row.events.extend(commit.events.iter().cloned());
-    rows.tasks.written(commit, grace);
-    Ok(())
+    rows.runs.values().find(is_same).map(|row| Appended::Existing(row.run.id()))
 }
 
 #[async_trait]
-impl RunStore for TestStore {
-    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        self.write(|rows, grace| runs.iter().map(|commit| create(rows, commit, grace)).collect())
+impl RunLog for TestStore {
+    async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+        self.write(|rows, grace| commits.iter().map(|commit| append(rows, commit, grace)).collect())
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -133,10 +135,15 @@ impl RunStore for TestStore {
         runs.iter().map(replayed).collect()
     }
 
-    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        self.write(|rows, grace| commits.iter().map(|commit| append(rows, commit, grace)).collect())
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        let rows = self.lock();
+        let events = rows.runs.get(&run).map_or(&[][..], |row| &row.events);
+        Ok(events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect())
     }
+}
 
+#[async_trait]
+impl TaskBoard for TestStore {
     async fn extend_lease(
         &self,
         process: ProcessId,
@@ -155,7 +162,7 @@ impl RunStore for TestStore {
         Ok(claims.iter().map(is_held).collect())
     }
 
-    async fn due_except(
+    async fn due(
         &self,
         now: Timestamp,
         again_at: Timestamp,
@@ -185,13 +192,16 @@ impl RunStore for TestStore {
         Ok(due)
     }
 
-    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        let (mut rows, ended_by) = (self.lock(), now.before(kept));
-        let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
-        let ended = rows.runs.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
-        let ended: Vec<_> = ended.take(limit as usize).collect();
-        rows.runs.retain(|id, _| !ended.contains(id));
-        Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
+    async fn unsettled(
+        &self,
+        ended_by: Timestamp,
+        after: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        let rows = self.lock();
+        let wanted = |run: &&Run| run.is_unsettled() && run.ended_at().is_some_and(|at| at <= ended_by);
+        let runs = rows.runs.values().map(|row| &row.run).filter(wanted).map(Run::id);
+        Ok(runs.filter(|run| after.is_none_or(|after| *run > after)).take(limit as usize).collect())
     }
 
     async fn take(
@@ -204,17 +214,33 @@ impl RunStore for TestStore {
         Ok(self.lock().tasks.take(lane, now, again_at, limit))
     }
 
+    async fn hold_lanes(
+        &self,
+        _holder: ClaimId,
+        lanes: &[Lane],
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        Ok(lanes.to_vec())
+    }
+
+    async fn hold_sweep(
+        &self,
+        _holder: ClaimId,
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Turn, StoreError> {
+        Ok(Turn::Own)
+    }
+
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         self.lock().tasks.put_back(tasks);
         Ok(())
     }
+}
 
-    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        let rows = self.lock();
-        let events = rows.runs.get(&run).map_or(&[][..], |row| &row.events);
-        Ok(events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect())
-    }
-
+#[async_trait]
+impl RunCatalog for TestStore {
     async fn list(
         &self,
         tenant: &TenantId,
@@ -228,6 +254,49 @@ impl RunStore for TestStore {
         Ok(newest.take(limit as usize).map(|(_, row)| summary(&row.run)).collect())
     }
 
+    async fn rate(
+        &self,
+        tenant: &TenantId,
+        run: RunId,
+        rating: &Rating,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut rows = self.lock();
+        let Some(row) = rows.runs.get(&run) else { return Ok(false) };
+        if row.run.spec().tenant != *tenant || !row.run.is_ended() {
+            return Ok(false);
+        }
+        rows.ratings.insert(run, RatedRun { run, rating: rating.clone(), rated_at: at });
+        Ok(true)
+    }
+
+    async fn rated(
+        &self,
+        tenant: &TenantId,
+        after: Option<RunId>,
+        before: RunId,
+        limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError> {
+        let rows = self.lock();
+        let is_tenants = |run: &RunId| rows.runs.get(run).is_some_and(|row| row.run.spec().tenant == *tenant);
+        let is_wanted = |run: &RunId| after.is_none_or(|after| *run > after) && *run < before;
+        let rated = rows.ratings.iter().filter(|(run, _)| is_wanted(run) && is_tenants(run));
+        Ok(rated.take(limit as usize).map(|(_, rated)| rated.clone()).collect())
+    }
+
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        let (mut rows, ended_by) = (self.lock(), now.before(kept));
+        let has_ended = |row: &Row| row.run.ended_at().is_some_and(|at| at <= ended_by);
+        let ended = rows.runs.iter().filter(|(_, row)| has_ended(row)).map(|(id, _)| *id);
+        let ended: Vec<_> = ended.take(limit as usize).collect();
+        rows.runs.retain(|id, _| !ended.contains(id));
+        rows.ratings.retain(|id, _| !ended.contains(id));
+        Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
+    }
+}
+
+#[async_trait]
+impl RunStore for TestStore {
     async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -264,17 +333,18 @@ mod tests {
     }
 
     crate::run_store_suite! { #[tokio::test] async { fixture() } }
+    crate::ratings_suite! { #[tokio::test] async { fixture() } }
 
     #[tokio::test]
     async fn a_lost_answer_hides_a_durable_write() {
         let (store, mut run) = (TestStore::new(), Driven::accepted(&SeededIds::new(1)));
         let create = run.commit();
         store.refuse_next_write();
-        store.create(std::slice::from_ref(&create)).await.unwrap_err();
+        store.append(std::slice::from_ref(&create)).await.unwrap_err();
         assert_eq!(store.load(&[run.id()]).await.unwrap(), [None]);
         store.lose_next_answer();
-        store.create(std::slice::from_ref(&create)).await.unwrap_err();
-        assert_eq!(store.create(&[create]).await.unwrap(), [Created::Already]);
+        store.append(std::slice::from_ref(&create)).await.unwrap_err();
+        assert_eq!(store.append(&[create]).await.unwrap(), [Ok(Appended::Already)]);
         assert_eq!(store.load(&[run.id()]).await.unwrap(), [Some(run.run)]);
     }
 }

@@ -90,7 +90,7 @@ impl TaskRows {
         lanes.into_iter().collect()
     }
 
-    /// As [`podium_ports::store::RunStore::take`].
+    /// As [`podium_ports::store::TaskBoard::take`].
     pub fn take(
         &mut self,
         lane: &Lane,
@@ -128,7 +128,7 @@ impl TaskRows {
         queue.into_iter().map(|(.., key)| key).collect()
     }
 
-    /// As [`podium_ports::store::RunStore::put_back`].
+    /// As [`podium_ports::store::TaskBoard::put_back`].
     pub fn put_back(&mut self, tasks: &[(RunId, TaskRef)]) {
         for key in tasks {
             if let Some(row) = self.rows.get_mut(key)

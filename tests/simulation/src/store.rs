@@ -5,13 +5,12 @@ mod wire;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use podium_domain::budget::Shortage;
 use podium_domain::ids::{ClaimId, RunId, TenantId};
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, ClaimRef, Commit, Conflict, Created, Due, RunSummary, RunSums, Turn, Unwritten,
+    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunSummary, RunSums, Turn, Unwritten,
 };
 use podium_testkit::{ProcessLeases, TaskRows};
 
@@ -34,6 +33,7 @@ pub(crate) struct StoreState {
     tasks: TaskRows,
     leases: ProcessLeases,
     by_request: BTreeMap<(TenantId, String), RunId>,
+    ratings: BTreeMap<RunId, RatedRun>,
     pub(crate) budgets: BudgetState,
     /// The holder of each lane's dispatching lease, and its end.
     dispatchers: BTreeMap<Lane, (ClaimId, Timestamp)>,
@@ -44,18 +44,30 @@ pub(crate) struct StoreState {
 
 impl StoreState {
     pub(crate) fn new(dispatch_grace: Duration, mutation: Option<Mutation>) -> Self {
-        let (rows, tasks, by_request) = (BTreeMap::new(), TaskRows::default(), BTreeMap::new());
+        let (rows, tasks, by_request, ratings) =
+            (BTreeMap::new(), TaskRows::default(), BTreeMap::new(), BTreeMap::new());
         let (leases, budgets) = (ProcessLeases::default(), BudgetState::default());
         let (dispatchers, sweeper) = (BTreeMap::new(), None);
-        Self { rows, tasks, leases, by_request, budgets, dispatchers, sweeper, dispatch_grace, mutation }
+        Self {
+            rows,
+            tasks,
+            leases,
+            by_request,
+            ratings,
+            budgets,
+            dispatchers,
+            sweeper,
+            dispatch_grace,
+            mutation,
+        }
     }
 
-    /// The result of creating a run that exists.
-    fn existing(&self, run: &Run) -> Option<Created> {
+    /// The result of first events whose run, or its request id, exists.
+    fn existing(&self, run: &Run) -> Option<Appended> {
         if self.rows.contains_key(&run.id()) {
-            return Some(Created::Already);
+            return Some(Appended::Already);
         }
-        self.by_request.get(&self.request_of(run)?).copied().map(Created::Existing)
+        self.by_request.get(&self.request_of(run)?).copied().map(Appended::Existing)
     }
 
     fn request_of(&self, run: &Run) -> Option<(TenantId, String)> {
@@ -64,41 +76,28 @@ impl StoreState {
         Some((spec.tenant.clone(), String::from(request)))
     }
 
-    /// Creates a run and books its reservation, unless it does not fit a budget.
-    fn create_charged(&mut self, commit: &Commit) -> Result<Created, Shortage> {
-        if let Some(existing) = self.existing(&commit.after) {
-            return Ok(existing);
-        }
-        if let Some(shortage) = self.shortage(commit) {
-            return Err(shortage);
-        }
-        self.book(commit);
-        Ok(self.create(commit))
-    }
-
     /// Appends events and books their costs, unless they do not fit a budget.
-    fn append_charged(&mut self, commit: &Commit) -> Result<(), Unwritten> {
-        let row = self.rows.get(&commit.after.id()).ok_or(Conflict)?;
-        if !self.follows(row, commit) {
-            return Err(Conflict.into());
+    pub(crate) fn append(&mut self, commit: &Commit) -> Result<Appended, Unwritten> {
+        if commit.is_first() {
+            if let Some(existing) = self.existing(&commit.after) {
+                return Ok(existing);
+            }
+        } else {
+            let row = self.rows.get(&commit.after.id()).ok_or(Unwritten::Conflict)?;
+            if !self.follows(row, commit) {
+                return Err(Unwritten::Conflict);
+            }
         }
-        if let Some(shortage) = self.shortage(commit) {
+        if let Some(shortage) = commit.booking().and_then(|it| self.budgets.shortage(it, self.mutation)) {
             return Err(Unwritten::OverBudget(shortage));
         }
-        self.append(commit)?;
-        self.book(commit);
-        Ok(())
-    }
-
-    fn shortage(&self, commit: &Commit) -> Option<Shortage> {
-        self.budgets.shortage(commit.booking()?, self.mutation)
-    }
-
-    fn book(&mut self, commit: &Commit) {
+        self.write(commit);
+        self.tasks.written(commit, self.dispatch_grace);
         let is_forgotten = self.mutation == Some(Mutation::ForgetBooking) && commit.after.is_ended();
         if let Some(booking) = commit.booking().filter(|_| !is_forgotten) {
             self.budgets.book(booking);
         }
+        Ok(Appended::New)
     }
 
     fn follows(&self, row: &Row, commit: &Commit) -> bool {
@@ -106,42 +105,25 @@ impl StoreState {
         follows || self.mutation == Some(Mutation::ForgetVersion)
     }
 
-    pub(crate) fn create(&mut self, commit: &Commit) -> Created {
+    /// Writes the row of a run.
+    fn write(&mut self, commit: &Commit) {
         let Commit { after, events, .. } = commit;
-        if let Some(existing) = self.existing(after) {
-            return existing;
-        }
-        let id = after.id();
-        if let Some(request) = self.request_of(after) {
-            self.by_request.insert(request, id);
-        }
-        let (run, events, sums) = ((**after).clone(), events.clone(), RunSums::of(after));
-        self.rows.insert(id, Row { run, events, sums });
-        self.tasks.written(commit, self.dispatch_grace);
-        Created::New
-    }
-
-    pub(crate) fn append(&mut self, commit: &Commit) -> Result<(), Conflict> {
-        if commit.is_first() {
-            let is_new = !self.rows.contains_key(&commit.after.id());
-            return if is_new && self.create(commit) == Created::New { Ok(()) } else { Err(Conflict) };
-        }
-        let Commit { after, events, .. } = commit;
-        let row = self.rows.get(&after.id()).ok_or(Conflict)?;
-        if !self.follows(row, commit) {
-            return Err(Conflict);
-        }
-        let row = self.rows.get_mut(&after.id()).ok_or(Conflict)?;
+        let Some(row) = self.rows.get_mut(&after.id()) else {
+            if let Some(request) = self.request_of(after) {
+                self.by_request.insert(request, after.id());
+            }
+            let (run, events, sums) = ((**after).clone(), events.clone(), RunSums::of(after));
+            self.rows.insert(after.id(), Row { run, events, sums });
+            return;
+        };
         row.run = (**after).clone();
         row.events.extend(events.iter().cloned());
-        self.tasks.written(commit, self.dispatch_grace);
         if self.mutation != Some(Mutation::StaleCost) {
             row.sums = RunSums::of(&row.run);
         }
         if self.mutation == Some(Mutation::ChangeOutput) {
             change_output(&mut row.events);
         }
-        Ok(())
     }
 
     fn load(&self, id: RunId) -> Option<Run> {
@@ -187,7 +169,30 @@ impl StoreState {
         let ended: Vec<_> = ended.take(limit as usize).collect();
         self.rows.retain(|id, _| !ended.contains(id));
         self.by_request.retain(|_, id| !ended.contains(id));
+        self.ratings.retain(|id, _| !ended.contains(id));
         u32::try_from(ended.len()).unwrap_or(u32::MAX)
+    }
+
+    fn unsettled(&self, ended_by: Timestamp, after: Option<RunId>, limit: u32) -> Vec<RunId> {
+        let wanted = |run: &&Run| run.is_unsettled() && run.ended_at().is_some_and(|at| at <= ended_by);
+        let runs = self.rows.values().map(|row| &row.run).filter(wanted).map(Run::id);
+        runs.filter(|run| after.is_none_or(|after| *run > after)).take(limit as usize).collect()
+    }
+
+    fn rate(&mut self, tenant: &TenantId, rated: RatedRun) -> bool {
+        let run = self.rows.get(&rated.run).map(|row| &row.run);
+        let may = run.is_some_and(|run| run.spec().tenant == *tenant && run.is_ended());
+        if may {
+            self.ratings.insert(rated.run, rated);
+        }
+        may
+    }
+
+    fn rated(&self, tenant: &TenantId, after: Option<RunId>, before: RunId, limit: u32) -> Vec<RatedRun> {
+        let is_tenants = |run: &RunId| self.rows.get(run).is_some_and(|row| row.run.spec().tenant == *tenant);
+        let is_wanted = |run: &RunId| after.is_none_or(|after| *run > after) && *run < before;
+        let rated = self.ratings.iter().filter(|(run, _)| is_wanted(run) && is_tenants(run));
+        rated.take(limit as usize).map(|(_, rated)| rated.clone()).collect()
     }
 
     fn take(
@@ -268,7 +273,8 @@ mod tests {
 
     use async_trait::async_trait;
     use podium_domain::ids::ProcessId;
-    use podium_ports::store::{RunStore, StoreError};
+    use podium_domain::rating::Rating;
+    use podium_ports::store::{RunCatalog, RunLog, RunStore, StoreError, TaskBoard};
     use podium_testkit::run_store::StoreFixture;
 
     use super::*;
@@ -284,19 +290,27 @@ mod tests {
     }
 
     #[async_trait]
-    impl RunStore for Near {
-        async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-            Ok(runs.iter().map(|commit| self.lock().create(commit)).collect())
+    impl RunLog for Near {
+        async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+            Ok(commits.iter().map(|commit| self.lock().append(commit)).collect())
         }
 
         async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
             Ok(runs.iter().map(|run| self.lock().load(*run)).collect())
         }
 
-        async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-            Ok(commits.iter().map(|commit| self.lock().append(commit)).collect())
+        async fn events(
+            &self,
+            run: RunId,
+            after: u64,
+            limit: u32,
+        ) -> Result<Vec<SequencedEvent>, StoreError> {
+            Ok(self.lock().events(run, after, limit))
         }
+    }
 
+    #[async_trait]
+    impl TaskBoard for Near {
         async fn extend_lease(
             &self,
             process: ProcessId,
@@ -310,7 +324,7 @@ mod tests {
             Ok(claims.iter().map(|claim| self.lock().is_held(claim)).collect())
         }
 
-        async fn due_except(
+        async fn due(
             &self,
             now: Timestamp,
             again_at: Timestamp,
@@ -320,8 +334,13 @@ mod tests {
             Ok(self.lock().due(now, again_at, limit, except))
         }
 
-        async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-            Ok(self.lock().remove_ended(now.before(kept), limit))
+        async fn unsettled(
+            &self,
+            ended_by: Timestamp,
+            after: Option<RunId>,
+            limit: u32,
+        ) -> Result<Vec<RunId>, StoreError> {
+            Ok(self.lock().unsettled(ended_by, after, limit))
         }
 
         async fn take(
@@ -334,20 +353,33 @@ mod tests {
             Ok(self.lock().take(lane, now, again_at, limit))
         }
 
+        async fn hold_lanes(
+            &self,
+            holder: ClaimId,
+            lanes: &[Lane],
+            now: Timestamp,
+            span: Duration,
+        ) -> Result<Vec<Lane>, StoreError> {
+            Ok(self.lock().hold_lanes(holder, lanes, now, span))
+        }
+
+        async fn hold_sweep(
+            &self,
+            holder: ClaimId,
+            now: Timestamp,
+            span: Duration,
+        ) -> Result<Turn, StoreError> {
+            Ok(self.lock().hold_sweep(holder, now, span))
+        }
+
         async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
             self.lock().tasks.put_back(tasks);
             Ok(())
         }
+    }
 
-        async fn events(
-            &self,
-            run: RunId,
-            after: u64,
-            limit: u32,
-        ) -> Result<Vec<SequencedEvent>, StoreError> {
-            Ok(self.lock().events(run, after, limit))
-        }
-
+    #[async_trait]
+    impl RunCatalog for Near {
         async fn list(
             &self,
             tenant: &TenantId,
@@ -357,6 +389,34 @@ mod tests {
             Ok(self.lock().list(tenant, before, limit))
         }
 
+        async fn rate(
+            &self,
+            tenant: &TenantId,
+            run: RunId,
+            rating: &Rating,
+            at: Timestamp,
+        ) -> Result<bool, StoreError> {
+            let rating = rating.clone();
+            Ok(self.lock().rate(tenant, RatedRun { run, rating, rated_at: at }))
+        }
+
+        async fn rated(
+            &self,
+            tenant: &TenantId,
+            after: Option<RunId>,
+            before: RunId,
+            limit: u32,
+        ) -> Result<Vec<RatedRun>, StoreError> {
+            Ok(self.lock().rated(tenant, after, before, limit))
+        }
+
+        async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+            Ok(self.lock().remove_ended(now.before(kept), limit))
+        }
+    }
+
+    #[async_trait]
+    impl RunStore for Near {
         async fn ping(&self) -> Result<(), StoreError> {
             Ok(())
         }
@@ -374,4 +434,5 @@ mod tests {
     }
 
     podium_testkit::run_store_suite! { #[tokio::test] async { fixture() } }
+    podium_testkit::ratings_suite! { #[tokio::test] async { fixture() } }
 }

@@ -9,7 +9,7 @@ use podium_domain::ids::RunId;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Effect, Run, TaskRef};
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Commit, StoreError, Unwritten};
+use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
 use tracing::{debug, warn};
 
 use super::decide::{Change, Decided, Subject, decide_all};
@@ -154,16 +154,16 @@ impl BatchWriter {
     }
 
     /// Notes whether a commit was written. The error is the shortage of a budget, if that is why it was not.
-    fn note(&self, commit: &Commit, outcome: Result<(), Unwritten>) -> Result<(), Option<Shortage>> {
+    fn note(&self, commit: &Commit, outcome: Result<Appended, Unwritten>) -> Result<(), Option<Shortage>> {
         let run = &commit.after;
         self.refused_runs.passed(run.id());
-        let Err(unwritten) = outcome else {
+        if outcome == Ok(Appended::New) {
             self.run_cache.note(run);
             self.metrics.happened(run, &commit.events);
             return Ok(());
-        };
+        }
         self.run_cache.forget(run.id());
-        let Unwritten::OverBudget(shortage) = unwritten else { return Err(None) };
+        let Err(Unwritten::OverBudget(shortage)) = outcome else { return Err(None) };
         self.metrics.refused(Stage::Run, &shortage);
         Err(Some(shortage))
     }
@@ -192,14 +192,14 @@ impl BatchWriter {
     }
 
     /// Commits. Only the last ones, which book something, involve budgets.
-    async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
+    async fn write(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
         let store = &self.parts.store;
         let (free, charged) = commits.split_at(commits.partition_point(|commit| commit.booking().is_none()));
-        let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.commit(free).await } };
+        let write_free = async { if free.is_empty() { Ok(Vec::new()) } else { store.append(free).await } };
         let write_charged =
-            async { if charged.is_empty() { Ok(Vec::new()) } else { store.commit_charged(charged).await } };
+            async { if charged.is_empty() { Ok(Vec::new()) } else { store.append(charged).await } };
         let (free, charged) = futures::future::try_join(write_free, write_charged).await?;
-        Ok(free.into_iter().map(|written| written.map_err(Unwritten::from)).chain(charged).collect())
+        Ok(free.into_iter().chain(charged).collect())
     }
 
     /// Takes runs from the run cache and loads the others.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use podium_ports::store::{RunStore, StoreError};
+use podium_ports::store::{RunLog, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::request::Bounds;
@@ -56,15 +56,11 @@ impl<Q, A> Questions<Q, A> {
 }
 
 /// One call of the store for a batch of questions, with one answer for each.
-pub(crate) type BatchCall<Q, A> = for<'a> fn(&'a dyn RunStore, &'a [Q]) -> BoxFuture<'a, Answer<Vec<A>>>;
+pub(crate) type BatchCall<Q, A> = for<'a> fn(&'a dyn RunLog, &'a [Q]) -> BoxFuture<'a, Answer<Vec<A>>>;
 
 /// Answers the questions that wait, batch by batch. If the store refuses a batch, or cannot read a part of it, each question is asked
 /// alone, so that one of them does not fail the others.
-pub(crate) async fn serve<Q, A>(
-    mut waiting: Questions<Q, A>,
-    store: Arc<dyn RunStore>,
-    ask: BatchCall<Q, A>,
-) {
+pub(crate) async fn serve<Q, A>(mut waiting: Questions<Q, A>, store: Arc<dyn RunLog>, ask: BatchCall<Q, A>) {
     while let Some((questions, replies)) = waiting.next().await {
         match ask(&*store, &questions).await {
             Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) if questions.len() > 1 => {

@@ -17,7 +17,7 @@ use podium_domain::sampling::SamplingError;
 use podium_domain::usage::Spent;
 use podium_ports::conductor::{Abilities, PlanOutcome};
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_ports::store::{Commit, Created, StoreError};
+use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
 
 use super::wait_for_end::Ending;
 use crate::commit::rehearse;
@@ -229,19 +229,18 @@ fn first_commit(context: &Context, after: Run, events: Vec<SequencedEvent>) -> C
 
 async fn create(context: &Context, draft: Draft) -> Result<Submitted, SubmitError> {
     let commit = &draft.commit;
-    let created = if commit.booking().is_some() {
-        let created = context.charged_creations().ask(commit.clone()).await?;
-        created
-            .inspect_err(|shortage| context.metrics().refused(Stage::Accept, shortage))
-            .map_err(SubmitError::OverBudget)?
-    } else {
-        context.creations().ask(commit.clone()).await?
-    };
-    match created {
-        Created::Existing(id) => return existing(context, id, commit.after.spec()).await,
-        Created::New => context.metrics().happened(&commit.after, &commit.events),
+    match context.creations(commit).ask(commit.clone()).await? {
+        Ok(Appended::Existing(id)) => return existing(context, id, commit.after.spec()).await,
+        Ok(Appended::New) => context.metrics().happened(&commit.after, &commit.events),
         // The earlier try has counted it, or its answer was lost.
-        Created::Already => {}
+        Ok(Appended::Already) => {}
+        Err(Unwritten::OverBudget(shortage)) => {
+            context.metrics().refused(Stage::Accept, &shortage);
+            return Err(SubmitError::OverBudget(shortage));
+        }
+        Err(conflict @ Unwritten::Conflict) => {
+            return Err(StoreError::Unavailable(Box::new(conflict)).into());
+        }
     }
     if context.takes_tasks() {
         context.run_cache().note(&commit.after);

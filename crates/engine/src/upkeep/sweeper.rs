@@ -149,7 +149,7 @@ impl Sweeper {
         let now = self.context.now();
         let options = self.context.options();
         let (again_at, limit) = (now.after(options.dispatch_grace), options.sweep_tasks_max);
-        let due = self.context.parts().store.due_except(now, again_at, limit, &except).await;
+        let due = self.context.parts().store.due(now, again_at, limit, &except).await;
         if let Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) = &due {
             // Another process may be able to read what is due: its turn comes when this lease is over.
             self.is_own_turn = false;
@@ -213,7 +213,7 @@ impl Sweeper {
 
     pub(crate) async fn take_over(self) -> Result<(), StoreError> {
         let now = self.context.now();
-        let due = self.context.parts().store.due(END_OF_TIME, now, u32::MAX).await?;
+        let due = self.context.parts().store.due(END_OF_TIME, now, u32::MAX, &[]).await?;
         if !due.expired.is_empty() || !due.ready.is_empty() {
             info!(claims = due.expired.len(), ready = due.ready.len(), "taking over unfinished work");
         }

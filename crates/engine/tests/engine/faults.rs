@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use podium_domain::ids::{ClaimId, ProcessId, RunId, TenantId};
+use podium_domain::rating::Rating;
 use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
-use podium_ports::store::{ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, StoreError, Turn};
+use podium_ports::store::{
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
+    TaskBoard, Turn, Unwritten,
+};
 use podium_testkit::Gate;
 
 /// A store whose faults a test switches on.
@@ -110,13 +114,48 @@ fn unavailable() -> StoreError {
 }
 
 #[async_trait]
-impl RunStore for FaultyStore {
-    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        self.faults.may_panic("create");
-        for commit in runs {
-            self.faults.note(commit);
+impl RunLog for FaultyStore {
+    async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+        if commits.iter().all(Commit::is_first) {
+            self.faults.may_panic("create");
+            commits.iter().for_each(|commit| self.faults.note(commit));
+            return self.store.append(commits).await;
         }
-        self.store.create(runs).await
+        self.faults.may_panic("commit");
+        if take_one(&self.faults.commits_refused) || self.faults.writes_fail.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        if self.faults.is_contended(commits) {
+            let mut outcome = Vec::new();
+            for commit in commits.chunks(1) {
+                let one = if self.faults.is_contended(commit) {
+                    Err(Unwritten::Conflict)
+                } else {
+                    self.store.append(commit).await?.remove(0)
+                };
+                outcome.push(one);
+            }
+            return Ok(outcome);
+        }
+        let held = self.faults.held.lock().unwrap().clone();
+        if let Some(Held { run, has_come, may_go }) = held
+            && commits.iter().any(|commit| commit.after.id() == run)
+        {
+            has_come.open();
+            may_go.pass().await;
+        }
+        let outcome = self.store.append(commits).await;
+        for (commit, written) in commits.iter().zip(outcome.iter().flatten()) {
+            if written.is_ok() {
+                self.faults.note(commit);
+            }
+        }
+        if take_one(&self.faults.answers_lost) {
+            let fail = self.faults.loads_fail_after_lost.load(Ordering::SeqCst);
+            self.faults.loads_fail.store(fail, Ordering::SeqCst);
+            return Err(unavailable());
+        }
+        outcome
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -136,44 +175,18 @@ impl RunStore for FaultyStore {
         }
     }
 
-    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        self.faults.may_panic("commit");
-        if take_one(&self.faults.commits_refused) || self.faults.writes_fail.load(Ordering::SeqCst) {
-            return Err(unavailable());
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        self.faults.reads.fetch_add(1, Ordering::SeqCst);
+        let gate = self.faults.reads_wait.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.pass().await;
         }
-        if self.faults.is_contended(commits) {
-            let mut outcome = Vec::new();
-            for commit in commits.chunks(1) {
-                let one = if self.faults.is_contended(commit) {
-                    Err(Conflict)
-                } else {
-                    self.store.commit(commit).await?.remove(0)
-                };
-                outcome.push(one);
-            }
-            return Ok(outcome);
-        }
-        let held = self.faults.held.lock().unwrap().clone();
-        if let Some(Held { run, has_come, may_go }) = held
-            && commits.iter().any(|commit| commit.after.id() == run)
-        {
-            has_come.open();
-            may_go.pass().await;
-        }
-        let outcome = self.store.commit(commits).await;
-        for (commit, written) in commits.iter().zip(outcome.iter().flatten()) {
-            if written.is_ok() {
-                self.faults.note(commit);
-            }
-        }
-        if take_one(&self.faults.answers_lost) {
-            let fail = self.faults.loads_fail_after_lost.load(Ordering::SeqCst);
-            self.faults.loads_fail.store(fail, Ordering::SeqCst);
-            return Err(unavailable());
-        }
-        outcome
+        self.store.events(run, after, limit).await
     }
+}
 
+#[async_trait]
+impl TaskBoard for FaultyStore {
     async fn extend_lease(
         &self,
         process: ProcessId,
@@ -199,7 +212,7 @@ impl RunStore for FaultyStore {
         self.store.held(claims).await
     }
 
-    async fn due_except(
+    async fn due(
         &self,
         now: Timestamp,
         again_at: Timestamp,
@@ -208,17 +221,7 @@ impl RunStore for FaultyStore {
     ) -> Result<Due, StoreError> {
         self.faults.sweeps.fetch_add(1, Ordering::SeqCst);
         self.faults.may_panic("due");
-        self.store.due_except(now, again_at, limit, except).await
-    }
-
-    async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
-        let Some(turn) = &self.faults.turn else { return Ok(Turn::Own) };
-        let mut turn = turn.lock().unwrap();
-        if turn.0.is_some_and(|other| other != holder) && now < turn.1 {
-            return Ok(Turn::Others { backlogs: Vec::new() });
-        }
-        *turn = (Some(holder), now.after(span));
-        Ok(Turn::Own)
+        self.store.due(now, again_at, limit, except).await
     }
 
     async fn unsettled(
@@ -231,11 +234,6 @@ impl RunStore for FaultyStore {
         self.store.unsettled(ended_by, after, limit).await
     }
 
-    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.faults.may_panic("remove_ended");
-        self.store.remove_ended(now, kept, limit).await
-    }
-
     async fn take(
         &self,
         lane: &Lane,
@@ -246,19 +244,34 @@ impl RunStore for FaultyStore {
         self.store.take(lane, now, again_at, limit).await
     }
 
+    /// Every process dispatches every lane.
+    async fn hold_lanes(
+        &self,
+        _holder: ClaimId,
+        lanes: &[Lane],
+        _now: Timestamp,
+        _span: Duration,
+    ) -> Result<Vec<Lane>, StoreError> {
+        Ok(lanes.to_vec())
+    }
+
+    async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError> {
+        let Some(turn) = &self.faults.turn else { return Ok(Turn::Own) };
+        let mut turn = turn.lock().unwrap();
+        if turn.0.is_some_and(|other| other != holder) && now < turn.1 {
+            return Ok(Turn::Others { backlogs: Vec::new() });
+        }
+        *turn = (Some(holder), now.after(span));
+        Ok(Turn::Own)
+    }
+
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         self.store.put_back(tasks).await
     }
+}
 
-    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        self.faults.reads.fetch_add(1, Ordering::SeqCst);
-        let gate = self.faults.reads_wait.lock().unwrap().clone();
-        if let Some(gate) = gate {
-            gate.pass().await;
-        }
-        self.store.events(run, after, limit).await
-    }
-
+#[async_trait]
+impl RunCatalog for FaultyStore {
     async fn list(
         &self,
         tenant: &TenantId,
@@ -268,6 +281,34 @@ impl RunStore for FaultyStore {
         self.store.list(tenant, before, limit).await
     }
 
+    async fn rate(
+        &self,
+        tenant: &TenantId,
+        run: RunId,
+        rating: &Rating,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.store.rate(tenant, run, rating, at).await
+    }
+
+    async fn rated(
+        &self,
+        tenant: &TenantId,
+        after: Option<RunId>,
+        before: RunId,
+        limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError> {
+        self.store.rated(tenant, after, before, limit).await
+    }
+
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.faults.may_panic("remove_ended");
+        self.store.remove_ended(now, kept, limit).await
+    }
+}
+
+#[async_trait]
+impl RunStore for FaultyStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.store.ping().await
     }

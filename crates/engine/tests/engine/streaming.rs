@@ -114,13 +114,13 @@ async fn watching_ends_at_the_end_of_the_run() {
     let house = House::idle(quick(), |store| store).await;
     let ids = SeededIds::new(9);
     let mut run = Driven::accepted(&ids);
-    house.parts.store.create(&[run.commit()]).await.unwrap();
+    house.parts.store.append(&[run.commit()]).await.unwrap();
     let claim = run.claim(TaskRef::Plan { round: 0 }, &ids);
     run.drive(&Command::Cancel);
     let (result, reserve) = (PlanResult::Plan(a_planned(a_plan())), Cost::ZERO);
     let spent = Spent { usage: Planning::USAGE, cost: Cost::ZERO };
     run.drive(&Command::CompletePlan { round: 0, claim, result, spent, reserve });
-    house.parts.store.commit(&[run.commit()]).await.unwrap();
+    house.parts.store.append(&[run.commit()]).await.unwrap();
     let updates = within(house.engine.watch(run.id(), 0).await.unwrap().collect::<Vec<_>>()).await;
     let Some(Ok(Update::Event(last))) = updates.last() else { panic!("ends with an event") };
     assert_eq!((last.event.name(), last.sequence + 1), ("cancelled", run.run.version()));

@@ -8,7 +8,7 @@ use podium_domain::run::{Command, RunSpec};
 use podium_domain::time::Timestamp;
 use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::clock::Ids as _;
-use podium_ports::store::{Created, Unwritten};
+use podium_ports::store::{Appended, Unwritten};
 
 use super::{AccountsFixture, NANO, STEP, a_budget, a_run, keys, plan, tenants};
 use crate::builders::{Driven, a_spec};
@@ -19,7 +19,7 @@ use crate::ids::SeededIds;
 async fn create_uncharged(store: &AccountsFixture, run: &mut Driven) {
     let commit = run.commit();
     assert_eq!(commit.booking(), None);
-    assert_eq!(store.runs.create(&[commit]).await.unwrap(), [Created::New]);
+    assert_eq!(store.runs.append(&[commit]).await.unwrap(), [Ok(Appended::New)]);
 }
 
 /// A free worker could do the run, or its planner is free, so it reserves nothing; its plan uses a paid worker.
@@ -34,7 +34,7 @@ pub async fn a_run_that_reserved_nothing_gets_its_paid_plan(store: AccountsFixtu
         assert_eq!(store.sum(&keys()).await, (0, number * 300_000));
     }
     // The charged path accepts such a run too.
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 0)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 0)).await, Ok(Appended::New));
 }
 
 /// The plan must fit, although the run did not reserve anything.
@@ -57,7 +57,7 @@ pub async fn the_cost_of_a_run_without_reservation_is_booked(store: AccountsFixt
     create_uncharged(&store, &mut run).await;
     plan(&mut run, 0, &ids);
     let claim = run.claim(STEP, &ids);
-    store.runs.commit(&[run.commit()]).await.unwrap().remove(0).unwrap();
+    store.runs.append(&[run.commit()]).await.unwrap().remove(0).unwrap();
     run.step_under(0, "it cost 120,000", claim);
     assert_eq!(store.commit(&mut run).await, Ok(()));
     assert_eq!(store.sum(&tenants()).await, (120_000, 0));
@@ -76,7 +76,7 @@ pub async fn runs_with_and_without_reservation_share_a_batch(store: AccountsFixt
         plan(run, 101, &ids);
     }
     let commits: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
-    let written = store.runs.commit_charged(&commits).await.unwrap();
+    let written = store.runs.append(&commits).await.unwrap();
     let is_written: Vec<_> = written.iter().map(Result::is_ok).collect();
     assert_eq!(is_written, [true, true, false, false], "{written:?}");
     assert!(matches!(written[3], Err(Unwritten::OverBudget(_))), "{written:?}");
@@ -95,20 +95,20 @@ pub async fn a_cap_bounds_only_runs_of_its_period(store: AccountsFixture) {
         Driven::accept(ids.run_id(at), spec)
     };
     let mut of_month = run_of(&monthly, 10);
-    assert_eq!(store.create(&mut of_month).await, Ok(Created::New));
+    assert_eq!(store.create(&mut of_month).await, Ok(Appended::New));
     store.accounts.set_budget(&daily).await.unwrap();
     // The cap of a day does not apply to the run of the month.
     plan(&mut of_month, 300_000, &ids);
     assert_eq!(store.commit(&mut of_month).await, Ok(()));
     let mut of_day = run_of(&daily, 60);
-    assert_eq!(store.create(&mut of_day).await, Ok(Created::New));
+    assert_eq!(store.create(&mut of_day).await, Ok(Appended::New));
     assert_eq!(store.create(&mut run_of(&daily, 41)).await.unwrap_err().cap, NANO(100));
     store.accounts.set_budget(&monthly).await.unwrap();
     // The run of the day neither uses up the month's remainder, nor is it bounded by it.
     plan(&mut of_day, 500_000, &ids);
     assert_eq!(store.commit(&mut of_day).await, Ok(()));
     assert_eq!(store.create(&mut run_of(&monthly, 700_001)).await.unwrap_err().cap, NANO(1_000_000));
-    assert_eq!(store.create(&mut run_of(&monthly, 700_000)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut run_of(&monthly, 700_000)).await, Ok(Appended::New));
     let sums = store.accounts.charges(&[monthly.at(at), daily.at(at)]).await.unwrap();
     assert_eq!(totals(&sums), [1_000_000, 500_000]);
 }
@@ -119,7 +119,7 @@ pub async fn a_run_that_names_no_period_is_bounded_by_any_cap(store: AccountsFix
     let budget = BudgetRef { period: None, ..a_budget(tenants(), None).at(TestClock::START) };
     let of = |hold| RunSpec { budgets: vec![budget.clone()], hold: NANO(hold), ..a_spec() };
     let mut first = Driven::accept(ids.run_id(TestClock::START), of(60));
-    assert_eq!(store.create(&mut first).await, Ok(Created::New));
+    assert_eq!(store.create(&mut first).await, Ok(Appended::New));
     let mut second = Driven::accept(ids.run_id(TestClock::START), of(41));
     assert_eq!(store.create(&mut second).await.unwrap_err().payer, tenants());
     assert_eq!(store.sum(&tenants()).await, (0, 60));
@@ -200,7 +200,7 @@ pub async fn an_operator_corrects_a_sum(store: AccountsFixture) {
     assert_eq!(store.accounts.correct_sum(&budget, (50, -20)).await.unwrap(), charge(50, 40));
     store.create(&mut a_run(&ids, &[tenants()], 11)).await.unwrap_err();
     assert_eq!(store.accounts.correct_sum(&budget, (-70, -20)).await.unwrap(), charge(0, 20));
-    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 80)).await, Ok(Created::New));
+    assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 80)).await, Ok(Appended::New));
     // Also of a budget without charges.
     let unused = a_budget(keys(), None).at(TestClock::START);
     assert_eq!(store.accounts.correct_sum(&unused, (5, -5)).await.unwrap(), charge(5, 0));
@@ -211,11 +211,11 @@ pub async fn absurd_amounts_never_refuse_a_commit(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), None), (keys(), Some(u64::MAX))]).await, SeededIds::new(1));
     let most = i64::MAX.unsigned_abs();
     for hold in [u64::MAX, u64::MAX, 5] {
-        assert_eq!(store.create(&mut a_run(&ids, &[tenants()], hold)).await, Ok(Created::New));
+        assert_eq!(store.create(&mut a_run(&ids, &[tenants()], hold)).await, Ok(Appended::New));
         assert_eq!(store.sum(&tenants()).await, (0, most));
     }
     let mut bounded = a_run(&ids, &[keys()], u64::MAX);
-    assert_eq!(store.create(&mut bounded).await, Ok(Created::New));
+    assert_eq!(store.create(&mut bounded).await, Ok(Appended::New));
     assert_eq!(store.create(&mut a_run(&ids, &[keys()], 5)).await.unwrap_err().payer, keys());
     bounded.drive(&Command::Cancel);
     assert_eq!(store.commit(&mut bounded).await, Ok(()));

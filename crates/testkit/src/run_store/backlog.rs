@@ -39,7 +39,7 @@ fn left(ids: &SeededIds, tenant: &str, late: Duration) -> Driven {
 impl StoreFixture {
     async fn must_create_all(&self, runs: &mut [Driven]) -> Vec<RunId> {
         let commits: Vec<_> = runs.iter_mut().map(Driven::commit).collect();
-        self.first.create(&commits).await.expect("the store creates");
+        self.first.append(&commits).await.expect("the store creates");
         runs.iter().map(Driven::id).collect()
     }
 
@@ -55,7 +55,7 @@ impl StoreFixture {
     }
 
     async fn backlogs(&self, now: Timestamp) -> Vec<Lane> {
-        let Due { ready, backlogs, .. } = self.first.due(now, now, 100).await.expect("the store looks");
+        let Due { ready, backlogs, .. } = self.first.due(now, now, 100, &[]).await.expect("the store looks");
         assert_eq!(ready, [], "nothing was published");
         backlogs
     }
@@ -93,10 +93,10 @@ pub(crate) async fn a_taken_task_is_due_when_it_was_not_claimed_in_time(store: &
     let until = now.after(MINUTE);
     assert_eq!(store.take(&LANE, now, 1).await, [(id, PLAN)]);
     let just_before = Timestamp::from_unix_ms(until.unix_ms() - 1);
-    assert_eq!(store.first.due(just_before, until, 10).await.unwrap(), Due::default());
-    let again = store.first.due(until, until.after(MINUTE), 10).await.unwrap();
+    assert_eq!(store.first.due(just_before, until, 10, &[]).await.unwrap(), Due::default());
+    let again = store.first.due(until, until.after(MINUTE), 10, &[]).await.unwrap();
     assert_eq!(again.ready, [ReadyTask { run: id, task: PLAN, lane: LANE }]);
-    assert_eq!(store.first.due(until, until, 10).await.unwrap(), Due::default());
+    assert_eq!(store.first.due(until, until, 10, &[]).await.unwrap(), Due::default());
 }
 
 pub(crate) async fn returned_tasks_can_be_taken_again(store: &StoreFixture) {

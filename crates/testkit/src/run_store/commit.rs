@@ -3,7 +3,7 @@
 use podium_domain::ids::RequestId;
 use podium_domain::run::{Run, RunSpec, TaskRef};
 use podium_ports::clock::Ids;
-use podium_ports::store::{Conflict, Created};
+use podium_ports::store::{Appended, Unwritten};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_spec, a_tenant, plan_of};
@@ -16,7 +16,7 @@ pub(crate) async fn one_handle_loads_what_the_other_commits(store: &StoreFixture
     let mut run = Driven::accepted(&ids);
     store.must_create(run.commit()).await;
     run.plan(a_plan(), &ids);
-    assert_eq!(store.second.commit(&[run.commit()]).await.unwrap(), [Ok(())]);
+    assert_eq!(store.second.append(&[run.commit()]).await.unwrap(), [Ok(Appended::New)]);
     assert_eq!(store.load(run.id()).await.as_ref(), Some(&run.run));
     for step in 0..3 {
         run.step(step, &format!("output {step}"), &ids);
@@ -39,19 +39,23 @@ pub(crate) async fn a_runs_first_events_create_it_unless_it_exists(store: &Store
     begun.plan(a_plan(), &ids);
     old.claim(PLAN, &ids);
     let first = begun.commit();
-    assert_eq!(store.first.commit(&[first.clone(), old.commit()]).await.unwrap(), [Ok(()), Ok(())]);
+    assert_eq!(
+        store.first.append(&[first.clone(), old.commit()]).await.unwrap(),
+        [Ok(Appended::New), Ok(Appended::New)]
+    );
     assert_eq!(store.load(begun.id()).await.as_ref(), Some(&begun.run));
     assert_eq!(store.load(old.id()).await.as_ref(), Some(&old.run));
     assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap().len(), 2);
     // Its own first events again, and another run with the same request id.
     let mut other = named(&ids);
     let commits = [first, other.commit()];
-    assert_eq!(store.second.commit(&commits).await.unwrap(), [Err(Conflict), Err(Conflict)]);
+    let there = [Ok(Appended::Already), Ok(Appended::Existing(begun.id()))];
+    assert_eq!(store.second.append(&commits).await.unwrap(), there);
     assert_eq!(store.load(other.id()).await, None);
     begun.step(0, "output", &ids);
     store.must_commit(begun.commit()).await;
     // A caller that cannot know that the run exists creates it again, and learns that it exists.
-    assert_eq!(store.first.create(&[commits[0].clone()]).await.unwrap(), [Created::Already]);
+    assert_eq!(store.first.append(&[commits[0].clone()]).await.unwrap(), [Ok(Appended::Already)]);
     assert_eq!(store.load(begun.id()).await, Some(begun.run));
 }
 
@@ -69,12 +73,12 @@ pub(crate) async fn a_stale_writer_is_refused_and_leaves_no_trace(store: &StoreF
         stale.step(step, "stale", &ids);
     }
     let before = store.first.list(&a_tenant(), None, 10).await.unwrap();
-    assert_eq!(store.first.commit(&[stale.commit()]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.first.append(&[stale.commit()]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.load(winner.id()).await, Some(winner.run.clone()));
     assert_eq!(store.events(winner.id()).await.len(), 2);
     assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap(), before);
     let end = winner.run.spec().deadline_at;
-    let due = store.first.due(end, end, 10).await.unwrap();
+    let due = store.first.due(end, end, 10, &[]).await.unwrap();
     assert_eq!((due.ready.len(), due.expired.len(), due.overdue.len()), (0, 1, 1), "{due:?}");
 }
 
@@ -85,7 +89,7 @@ pub(crate) async fn repeating_a_commit_is_a_conflict_and_changes_nothing(store: 
     run.claim(PLAN, &ids);
     let commit = run.commit();
     store.must_commit(commit.clone()).await;
-    assert_eq!(store.first.commit(&[commit]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.first.append(&[commit]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.load(run.id()).await, Some(run.run));
 }
 
@@ -94,7 +98,7 @@ pub(crate) async fn a_commit_to_an_unknown_run_is_a_conflict(store: &StoreFixtur
     let mut run = Driven::accepted(&ids);
     run.commit();
     run.claim(PLAN, &ids);
-    assert_eq!(store.first.commit(&[run.commit()]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.first.append(&[run.commit()]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.load(run.id()).await, None);
     assert_eq!(store.events(run.id()).await, []);
 }
@@ -112,7 +116,10 @@ pub(crate) async fn one_conflict_in_a_batch_does_not_touch_the_others(store: &St
     store.must_commit(runs[1].commit()).await;
     stale.claim(PLAN, &ids);
     let batch = [runs[0].commit(), stale.commit(), runs[2].commit()];
-    assert_eq!(store.first.commit(&batch).await.unwrap(), [Ok(()), Err(Conflict), Ok(())]);
+    assert_eq!(
+        store.first.append(&batch).await.unwrap(),
+        [Ok(Appended::New), Err(Unwritten::Conflict), Ok(Appended::New)]
+    );
     for run in runs {
         assert_eq!(store.load(run.id()).await, Some(run.run));
     }

@@ -25,7 +25,7 @@ fn just_before(time: Timestamp) -> Timestamp {
 
 /// Without delaying the next report of ready tasks.
 async fn due(store: &StoreFixture, now: Timestamp) -> Due {
-    store.first.due(now, now, 100).await.unwrap()
+    store.first.due(now, now, 100, &[]).await.unwrap()
 }
 
 async fn ready(store: &StoreFixture, now: Timestamp) -> Vec<(RunId, TaskRef)> {
@@ -88,8 +88,8 @@ pub(crate) async fn a_due_task_is_not_due_again_before_its_time(store: &StoreFix
     store.must_commit(run.commit()).await;
     let forgotten = run.now.after(store.dispatch_grace);
     let again_at = forgotten.after(MINUTE);
-    assert_eq!(store.first.due(forgotten, again_at, 100).await.unwrap().ready.len(), 2);
-    assert_eq!(store.second.due(just_before(again_at), again_at, 100).await.unwrap().ready, []);
+    assert_eq!(store.first.due(forgotten, again_at, 100, &[]).await.unwrap().ready.len(), 2);
+    assert_eq!(store.second.due(just_before(again_at), again_at, 100, &[]).await.unwrap().ready, []);
     // A commit to another task of the run does not bring it back early either.
     run.step(0, "done", &ids);
     store.must_commit(run.commit()).await;
@@ -140,9 +140,9 @@ pub(crate) async fn due_keeps_its_limit(store: &StoreFixture) {
     }
     let end = crate::builders::a_spec().deadline_at;
     let later = end.after(MINUTE);
-    let few = store.first.due(end, later, 2).await.unwrap();
+    let few = store.first.due(end, later, 2, &[]).await.unwrap();
     assert_eq!((few.ready.len(), few.expired.len(), few.overdue.len()), (2, 2, 2));
-    let rest = store.first.due(end, later, 100).await.unwrap();
+    let rest = store.first.due(end, later, 100, &[]).await.unwrap();
     assert_eq!((rest.ready.len(), rest.expired.len(), rest.overdue.len()), (1, 3, 6), "{rest:?}");
     assert!(few.ready.iter().all(|told| !rest.ready.contains(told)));
 }
@@ -162,11 +162,11 @@ pub(crate) async fn runs_that_are_left_alone_are_not_due_and_take_no_place_of_ot
     // The oldest of each kind, which come first.
     let except = [ready[0], held[0]];
     let end = crate::builders::a_spec().deadline_at;
-    let due = store.first.due_except(end, end.after(MINUTE), 1, &except).await.unwrap();
+    let due = store.first.due(end, end.after(MINUTE), 1, &except).await.unwrap();
     assert_eq!(tasks(due.ready), [(ready[1], PLAN)]);
     assert_eq!(due.expired.iter().map(|hold| hold.run).collect::<Vec<_>>(), [held[1]]);
     assert!(due.overdue == [ready[1]] || due.overdue == [held[1]], "{:?}", due.overdue);
-    let due = store.first.due_except(end, end.after(MINUTE), 100, &except).await.unwrap();
+    let due = store.first.due(end, end.after(MINUTE), 100, &except).await.unwrap();
     assert_eq!(tasks(due.ready), []);
     assert_eq!(due.expired.iter().map(|hold| hold.run).collect::<Vec<_>>(), [held[1]]);
     let mut overdue = due.overdue;

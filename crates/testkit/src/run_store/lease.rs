@@ -41,7 +41,7 @@ async fn extend(store: &StoreFixture, process: ProcessId, now: Timestamp, span: 
 }
 
 async fn expired(store: &StoreFixture, at: Timestamp) -> Vec<ClaimRef> {
-    store.second.due(at, at, 10).await.unwrap().expired
+    store.second.due(at, at, 10, &[]).await.unwrap().expired
 }
 
 pub(crate) async fn a_claim_holds_as_long_as_the_lease_of_its_process(store: &StoreFixture) {
@@ -74,10 +74,10 @@ pub(crate) async fn claims_of_a_process_without_a_lease_are_due_at_once(store: &
     due.sort_unstable();
     lost.sort_unstable();
     assert_eq!(due, lost);
-    let due = store.first.due(run.now, run.now, 2).await.unwrap();
+    let due = store.first.due(run.now, run.now, 2, &[]).await.unwrap();
     assert_eq!(due.expired.len(), 2, "the limit counts over all processes");
     let except = [lost[0].run, lost[2].run];
-    let due = store.first.due_except(run.now, run.now, 2, &except).await.unwrap();
+    let due = store.first.due(run.now, run.now, 2, &except).await.unwrap();
     assert_eq!(due.expired, [lost[1]]);
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn an_early_step_keeps_its_claim_if_the_plan_contains_it(store:
         assert_eq!(store.first.held(&[hold]).await.unwrap(), [is_kept]);
         assert_eq!(store.load(run.id()).await, Some(run.run.clone()));
         let at = run.now.after(MINUTE);
-        let due = store.first.due(at, at, 10).await.unwrap();
+        let due = store.first.due(at, at, 10, &[]).await.unwrap();
         assert_eq!(due.expired, if is_kept { vec![hold] } else { vec![] });
         let open = run.run.rounds()[0].steps.iter().filter(|step| step.task.state.as_str() == "ready");
         assert_eq!(due.ready.len(), open.count());

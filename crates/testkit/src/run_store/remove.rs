@@ -10,7 +10,7 @@ use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use podium_ports::queue::Lane;
-use podium_ports::store::{ClaimRef, Conflict, Created, Due, ReadyTask};
+use podium_ports::store::{Appended, ClaimRef, Due, ReadyTask, Unwritten};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
@@ -69,13 +69,13 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
     let hold = ClaimRef { run: old.id(), task, claim };
     assert_eq!(store.first.held(&[hold]).await.unwrap(), [false]);
     old.drive(&Command::CompleteStep { round: 0, step: STEP, claim, result: a_result("late") });
-    assert_eq!(store.first.commit(&[old.commit()]).await.unwrap(), [Err(Conflict)]);
+    assert_eq!(store.first.append(&[old.commit()]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.events(old.id()).await, []);
 
     assert_eq!(store.load(other.id()).await, Some(other.run.clone()));
     assert_eq!(store.load(active.id()).await, Some(active.run.clone()));
     assert_eq!(store.events(other.id()).await.len() as u64, other.run.version());
-    let due = store.first.due(END_OF_TIME, END_OF_TIME, 100).await.unwrap();
+    let due = store.first.due(END_OF_TIME, END_OF_TIME, 100, &[]).await.unwrap();
     let (task, lane) = (TaskRef::Plan { round: 0 }, Lane::Plan(active.run.spec().request.policy.tier));
     let ready = vec![ReadyTask { run: active.id(), task, lane }];
     assert_eq!(due, Due { ready, overdue: vec![active.id()], ..Due::default() });
@@ -113,7 +113,7 @@ pub(crate) async fn a_removed_runs_request_id_is_free(store: &StoreFixture) {
     store.must_create(first.commit()).await;
     first.drive(&Command::Cancel);
     store.must_commit(first.commit()).await;
-    assert_eq!(store.create(again.clone().commit()).await, Created::Existing(first.id()));
+    assert_eq!(store.create(again.clone().commit()).await, Appended::Existing(first.id()));
     assert_eq!(remove(store, first.now, 100).await, 1);
     store.must_create(again.commit()).await;
     assert_eq!(store.load(again.id()).await, Some(again.run));
@@ -142,7 +142,7 @@ pub(crate) async fn a_write_during_a_removal_leaves_nothing(store: &StoreFixture
         run.drive(&Command::CompleteStep { round: 0, step: STEP, claim, result: a_result("late") });
         late.push(run.commit());
     }
-    let writes = join_all(late.chunks(1).map(|commit| store.second.commit(commit)));
+    let writes = join_all(late.chunks(1).map(|commit| store.second.append(commit)));
     let removals = join_all((0..20).map(|_| store.first.remove_ended(END_OF_TIME, Duration::ZERO, 1)));
     let (written, removed) = join!(writes, removals);
     for answer in written {

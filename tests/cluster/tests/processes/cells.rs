@@ -11,7 +11,7 @@ use podium_domain::ids::{KeyId, RunId, TenantId};
 use podium_domain::time::Timestamp;
 use podium_local_cluster::{Cluster, Shape};
 use podium_ports::accounts::{Accounts as _, KeyHash, KeyRecord};
-use podium_ports::store::RunStore as _;
+use podium_ports::store::RunLog as _;
 use podium_store_postgres::{Options, Store};
 use podium_vendor_sim::{Behaviour, Milliseconds};
 use tempfile::NamedTempFile;

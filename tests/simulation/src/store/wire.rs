@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::budget::Shortage;
 use podium_domain::ids::{ClaimId, ProcessId, RequestId, RunId, TenantId};
+use podium_domain::rating::Rating;
 use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    ClaimRef, Commit, Conflict, Created, Due, RunStore, RunSummary, StoreError, Turn, Unwritten,
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
+    TaskBoard, Turn, Unwritten,
 };
 
 use crate::mutation::Mutation;
@@ -32,10 +33,14 @@ impl SimStore {
 }
 
 #[async_trait]
-impl RunStore for SimStore {
-    async fn create(&self, runs: &[Commit]) -> Result<Vec<Created>, StoreError> {
-        let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| runs.into_iter().map(|commit| create(core, node, &commit)).collect()).await
+impl RunLog for SimStore {
+    async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
+        let (node, commits) = (self.0.node, commits.to_vec());
+        self.ask(move |core| {
+            core.must_not_be_locked(&commits)?;
+            Ok(commits.into_iter().map(|commit| append(core, node, &commit)).collect())
+        })
+        .await?
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
@@ -47,30 +52,18 @@ impl RunStore for SimStore {
         .await?
     }
 
-    async fn commit(&self, commits: &[Commit]) -> Result<Vec<Result<(), Conflict>>, StoreError> {
-        let (node, commits) = (self.0.node, commits.to_vec());
+    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
+        let node = self.0.node;
         self.ask(move |core| {
-            core.must_not_be_locked(&commits)?;
-            Ok(commits.into_iter().map(|commit| append(core, node, &commit)).collect())
+            core.must_be_readable(node, &[run])?;
+            Ok(core.store.events(run, after, limit))
         })
         .await?
     }
+}
 
-    async fn create_charged(&self, runs: &[Commit]) -> Result<Vec<Result<Created, Shortage>>, StoreError> {
-        let (node, runs) = (self.0.node, runs.to_vec());
-        self.ask(move |core| runs.into_iter().map(|commit| create_charged(core, node, &commit)).collect())
-            .await
-    }
-
-    async fn commit_charged(&self, commits: &[Commit]) -> Result<Vec<Result<(), Unwritten>>, StoreError> {
-        let (node, commits) = (self.0.node, commits.to_vec());
-        self.ask(move |core| {
-            core.must_not_be_locked(&commits)?;
-            Ok(commits.into_iter().map(|commit| append_charged(core, node, &commit)).collect())
-        })
-        .await?
-    }
-
+#[async_trait]
+impl TaskBoard for SimStore {
     async fn extend_lease(
         &self,
         process: ProcessId,
@@ -99,7 +92,7 @@ impl RunStore for SimStore {
         .await
     }
 
-    async fn due_except(
+    async fn due(
         &self,
         now: Timestamp,
         again_at: Timestamp,
@@ -118,8 +111,20 @@ impl RunStore for SimStore {
         .await
     }
 
-    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        self.ask(move |core| core.store.remove_ended(now.before(kept), limit)).await
+    async fn unsettled(
+        &self,
+        ended_by: Timestamp,
+        after: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunId>, StoreError> {
+        self.ask(move |core| {
+            let unsettled = core.store.unsettled(ended_by, after, limit);
+            if !unsettled.is_empty() {
+                core.count("found unsettled");
+            }
+            unsettled
+        })
+        .await
     }
 
     async fn take(
@@ -177,16 +182,10 @@ impl RunStore for SimStore {
         let tasks = tasks.to_vec();
         self.ask(move |core| core.store.tasks.put_back(&tasks)).await
     }
+}
 
-    async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
-        let node = self.0.node;
-        self.ask(move |core| {
-            core.must_be_readable(node, &[run])?;
-            Ok(core.store.events(run, after, limit))
-        })
-        .await?
-    }
-
+#[async_trait]
+impl RunCatalog for SimStore {
     async fn list(
         &self,
         tenant: &TenantId,
@@ -197,33 +196,67 @@ impl RunStore for SimStore {
         self.ask(move |core| core.store.list(&tenant, before, limit)).await
     }
 
+    async fn rate(
+        &self,
+        tenant: &TenantId,
+        run: RunId,
+        rating: &Rating,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (tenant, rated) = (tenant.clone(), RatedRun { run, rating: rating.clone(), rated_at: at });
+        self.ask(move |core| core.store.rate(&tenant, rated)).await
+    }
+
+    async fn rated(
+        &self,
+        tenant: &TenantId,
+        after: Option<RunId>,
+        before: RunId,
+        limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError> {
+        let tenant = tenant.clone();
+        self.ask(move |core| core.store.rated(&tenant, after, before, limit)).await
+    }
+
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.ask(move |core| core.store.remove_ended(now.before(kept), limit)).await
+    }
+}
+
+#[async_trait]
+impl RunStore for SimStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.ask(|_| ()).await
     }
 }
 
-fn create(core: &mut Core, node: usize, commit: &Commit) -> Created {
-    let created = core.store.create(commit);
-    note_creation(core, node, commit, created)
-}
-
-fn create_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<Created, Shortage> {
-    let created = core.store.create_charged(commit);
-    note_booking(core, node, commit, created.as_ref().err());
-    let created = note_creation(core, node, commit, created?);
-    check_room(core, commit);
-    Ok(created)
+fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<Appended, Unwritten> {
+    let is_lie = core.is_mutated(Mutation::LyingCommit) && !commit.is_first() && commit.booking().is_none();
+    if is_lie && core.dice.chance(100) {
+        return Ok(Appended::New);
+    }
+    let outcome = core.store.append(commit);
+    note_booking(core, node, commit, &outcome);
+    match &outcome {
+        Ok(appended) if commit.is_first() => note_creation(core, node, commit, *appended),
+        Err(Unwritten::OverBudget(_)) => {}
+        Ok(_) | Err(Unwritten::Conflict) => note_append(core, node, commit, outcome.is_ok()),
+    }
+    if let Some(booking) = commit.booking().filter(|booking| booking.needs_capacity && outcome.is_ok()) {
+        core.checker.permitted(booking, &core.store.budgets);
+    }
+    outcome
 }
 
 /// Records a creation and its outcome.
-fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Created) -> Created {
+fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Appended) {
     let (id, request) = (commit.after.id(), commit.after.spec().request_id.clone());
     note!(
         core,
         "node {node}: create {id} {} is {created:?}",
         request.as_ref().map_or("-", RequestId::as_str)
     );
-    if matches!(created, Created::Existing(_)) {
+    if matches!(created, Appended::Existing(_)) {
         core.count("request id repeated");
     }
     if let Some(row) = core.store.rows.get(&id) {
@@ -233,45 +266,11 @@ fn note_creation(core: &mut Core, node: usize, commit: &Commit, created: Created
     if core.is_mutated(Mutation::LoseRun) && core.dice.chance(100) {
         core.store.rows.remove(&id);
     }
-    created
-}
-
-fn append(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Conflict> {
-    if core.is_mutated(Mutation::LyingCommit) && core.dice.chance(100) {
-        return Ok(());
-    }
-    let outcome = core.store.append(commit);
-    note_append(core, node, commit, outcome)
-}
-
-fn append_charged(core: &mut Core, node: usize, commit: &Commit) -> Result<(), Unwritten> {
-    let outcome = core.store.append_charged(commit);
-    let shortage = match &outcome {
-        Err(Unwritten::OverBudget(shortage)) => Some(shortage),
-        Ok(()) | Err(Unwritten::Conflict(_)) => None,
-    };
-    note_booking(core, node, commit, shortage);
-    match outcome {
-        Ok(()) => {
-            note_append(core, node, commit, Ok(()))?;
-            check_room(core, commit);
-            Ok(())
-        }
-        Err(Unwritten::Conflict(conflict)) => Ok(note_append(core, node, commit, Err(conflict))?),
-        over_budget => over_budget,
-    }
-}
-
-/// Checks that the spending that a commit permits fits the budgets.
-fn check_room(core: &mut Core, commit: &Commit) {
-    if let Some(booking) = commit.booking().filter(|booking| booking.needs_capacity) {
-        core.checker.permitted(booking, &core.store.budgets);
-    }
 }
 
 /// Records a booking.
-fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<&Shortage>) {
-    if let Some(shortage) = shortage {
+fn note_booking(core: &mut Core, node: usize, commit: &Commit, outcome: &Result<Appended, Unwritten>) {
+    if let Err(Unwritten::OverBudget(shortage)) = outcome {
         note!(core, "node {node}: {} is over budget: {shortage}", commit.after.id());
         core.count("over budget");
     } else if commit.booking().is_some() {
@@ -280,12 +279,7 @@ fn note_booking(core: &mut Core, node: usize, commit: &Commit, shortage: Option<
 }
 
 /// Records a commit and its outcome.
-fn note_append(
-    core: &mut Core,
-    node: usize,
-    commit: &Commit,
-    outcome: Result<(), Conflict>,
-) -> Result<(), Conflict> {
+fn note_append(core: &mut Core, node: usize, commit: &Commit, is_written: bool) {
     let id = commit.after.id();
     let (names, version): (Vec<_>, _) = if core.trace.is_on() {
         (commit.events.iter().map(|event| event.event.name()).collect(), commit.after.version())
@@ -307,9 +301,9 @@ fn note_append(
     note!(
         core,
         "node {node}: commit {id} to {version} {names:?} {}",
-        if outcome.is_ok() { "ok" } else { "conflict" }
+        if is_written { "ok" } else { "conflict" }
     );
-    if outcome.is_err() {
+    if !is_written {
         core.count("conflict");
     } else if let Some(row) = core.store.rows.get(&id) {
         core.checker.written(id, &row.events, &row.run);
@@ -324,7 +318,6 @@ fn note_append(
             core.count(fell_back);
         }
     }
-    outcome
 }
 
 /// Whether the commit of a result also claims the step that it made ready.

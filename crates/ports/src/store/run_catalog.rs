@@ -1,0 +1,138 @@
+//! The catalog of runs: lists, ratings and removal.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::money::Cost;
+use podium_domain::rating::Rating;
+use podium_domain::run::Run;
+use podium_domain::time::Timestamp;
+
+use super::StoreError;
+
+/// Lists a tenant's runs, keeps their ratings, and removes old runs.
+#[async_trait]
+pub trait RunCatalog: Send + Sync {
+    /// A tenant's runs, newest first, at most `limit`; only those before `before` if it is given.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<RunSummary>, StoreError>;
+
+    /// Stores a tenant's rating of one of its ended runs, in place of an earlier one. It is removed with the run. Returns whether
+    /// there is such a run; otherwise nothing is stored. Repeating it changes only the time.
+    async fn rate(
+        &self,
+        tenant: &TenantId,
+        run: RunId,
+        rating: &Rating,
+        at: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// A tenant's rated runs by id, at most `limit`: those after `after`, if it is given, and before `before`.
+    async fn rated(
+        &self,
+        tenant: &TenantId,
+        after: Option<RunId>,
+        before: RunId,
+        limit: u32,
+    ) -> Result<Vec<RatedRun>, StoreError>;
+
+    /// Removes runs that ended at least `kept` before `now`, with their events and tasks: at most `limit`, in the order of
+    /// acceptance. Returns the number removed. If it is below `limit`, no more are left, or others are removing them. A store with
+    /// its own clock uses the earlier of `now` and its own time, so that a wrong clock of a caller deletes nothing.
+    ///
+    /// Also removes the sums of budget periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `now - kept`.
+    ///
+    /// An active run is never removed. A removed run is unknown afterwards and its request id is free: a client that repeats it
+    /// begins a new run. The removal blocks no work on other runs, may run concurrently, and can be repeated.
+    async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError>;
+}
+
+/// An entry in a list of runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    /// The run.
+    pub id: RunId,
+    /// The tenant that owns it.
+    pub tenant: TenantId,
+    /// The model that the client requested.
+    pub model: String,
+    /// Its state's name.
+    pub state: String,
+    /// The beginning of the question.
+    pub question: String,
+    /// Its cost and counts so far.
+    pub sums: RunSums,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The cost and counts of a run so far, over all its rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunSums {
+    /// Steps of all its plans.
+    pub steps: u32,
+    /// The cost of everything.
+    pub cost: Cost,
+    /// The share of the cost whose output was not used.
+    pub wasted: Cost,
+    /// The additional cost without the step cache.
+    pub saved: Cost,
+    /// How often a step continued with another worker.
+    pub fallbacks: u32,
+    /// What its answer lacks. None while the run is active, and of a run that a version ended which did not store this.
+    pub lack: Option<Lack>,
+}
+
+/// What the answer of an ended run lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lack {
+    /// The steps that gave no output, as [`Run::failed_steps`] has them.
+    pub failed_steps: u32,
+    /// Whether the answer was built without the output of a step that it needs.
+    pub degraded: bool,
+    /// Whether the worker of the final step declined to answer.
+    pub refused: bool,
+}
+
+impl Lack {
+    fn of(run: &Run) -> Self {
+        Self {
+            failed_steps: u32::try_from(run.failed_steps().len()).unwrap_or(u32::MAX),
+            degraded: run.is_degraded(),
+            refused: run.refusal().is_some(),
+        }
+    }
+}
+
+impl RunSums {
+    /// The sums of `run`.
+    pub fn of(run: &Run) -> Self {
+        let steps: usize = run.rounds().iter().map(|round| round.steps.len()).sum();
+        Self {
+            steps: u32::try_from(steps).unwrap_or(u32::MAX),
+            cost: run.cost(),
+            wasted: run.wasted_cost(),
+            saved: run.saved().cost,
+            fallbacks: run.fallbacks(),
+            lack: run.ended_at().is_some().then(|| Lack::of(run)),
+        }
+    }
+}
+
+/// A run with its rating.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatedRun {
+    /// The rated run.
+    pub run: RunId,
+    /// The rating of its tenant.
+    pub rating: Rating,
+    /// When it was rated.
+    pub rated_at: Timestamp,
+}
