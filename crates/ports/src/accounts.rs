@@ -80,9 +80,9 @@ pub trait Accounts: Send + Sync {
     /// The charges of these budgets, in the order given; zero for a budget without charges.
     async fn charges(&self, budgets: &[BudgetRef]) -> Result<Vec<Charge>, StoreError>;
 
-    /// Adds amounts (spent, reserved) to the sums of a budget, in billionths of a US dollar; negative amounts subtract. Neither sum
+    /// Adds to the spent and reserved sums of a budget, in billionths of a US dollar; negative amounts subtract. Neither sum
     /// becomes negative. Returns the new sums. For operators; repeating it applies the correction twice.
-    async fn correct_sum(&self, budget: &BudgetRef, amounts: (i64, i64)) -> Result<Charge, StoreError>;
+    async fn correct_sum(&self, budget: &BudgetRef, spent: i64, reserved: i64) -> Result<Charge, StoreError>;
 }
 
 impl std::fmt::Debug for KeyHash {

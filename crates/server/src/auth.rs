@@ -299,7 +299,7 @@ mod tests {
             Ok(if tenant.as_str() == "acme" { all.map(budget).to_vec() } else { Vec::new() })
         }
 
-        async fn correct_sum(&self, _: &BudgetRef, _: (i64, i64)) -> Result<Charge, StoreError> {
+        async fn correct_sum(&self, _: &BudgetRef, _: i64, _: i64) -> Result<Charge, StoreError> {
             unreachable!()
         }
 

@@ -57,11 +57,7 @@ impl Accounts for Store {
         self.call(&read).await
     }
 
-    async fn correct_sum(
-        &self,
-        budget: &BudgetRef,
-        (spent, reserved): (i64, i64),
-    ) -> Result<Charge, StoreError> {
+    async fn correct_sum(&self, budget: &BudgetRef, spent: i64, reserved: i64) -> Result<Charge, StoreError> {
         let (payer, from_ms) = (budget.payer.to_string(), stored(budget.from.unix_ms()));
         self.call(&CorrectSum { payer, from_ms, spent, reserved }).await
     }

@@ -158,7 +158,7 @@ impl TaskBoard for Store {
         again_at: Timestamp,
         limit: u32,
     ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
-        sweep::take(self, lane, (now, again_at), limit).await
+        sweep::take(self, lane, now, again_at, limit).await
     }
 
     async fn hold_lanes(
@@ -208,7 +208,7 @@ impl RunCatalog for Store {
         before: RunId,
         limit: u32,
     ) -> Result<Vec<RatedRun>, StoreError> {
-        ratings::rated(self, tenant, (after, before), limit).await
+        ratings::rated(self, tenant, after, before, limit).await
     }
 
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {

@@ -25,7 +25,8 @@ pub(crate) async fn rate(
 pub(crate) async fn rated(
     store: &Store,
     tenant: &TenantId,
-    (after, before): (Option<RunId>, RunId),
+    after: Option<RunId>,
+    before: RunId,
     limit: u32,
 ) -> Result<Vec<RatedRun>, StoreError> {
     // No run has the nil UUID, whose version does not exist.

@@ -43,7 +43,8 @@ pub(crate) async fn due(
 pub(crate) async fn take(
     store: &Store,
     lane: &Lane,
-    (now, again_at): (Timestamp, Timestamp),
+    now: Timestamp,
+    again_at: Timestamp,
     limit: u32,
 ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
     let mut taken = store

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use podium_domain::ids::RunId;
 use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
-use podium_store_format::FORMAT;
+use podium_store_format::{EventsToStore, FORMAT};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
 use crate::charged::{OpenSums, Refused, Row, Verdict};
-use crate::columns::{Batch, EventsRow, RunRow, StateRow, column};
+use crate::columns::{Batch, RunRow, StateRow, column};
 
 /// Most tries to create runs whose request ids belonged to runs that were removed before they could be read.
 const CREATE_TRIES_MAX: u32 = 3;
@@ -176,7 +176,7 @@ impl Call for Write<'_> {
         let batch = self.0;
         match (&*batch.runs, &*batch.states, &*batch.events) {
             ([], [state], [events]) if batch.charges.runs.is_empty() => {
-                let written = append_one(connection, batch, (state, events)).await?;
+                let written = append_one(connection, batch, state, &events.events).await?;
                 Ok(written.into_iter().map(Row::written).collect())
             }
             _ => write_all(connection, batch).await,
@@ -242,7 +242,8 @@ async fn write_all(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<V
 async fn append_one(
     connection: &mut PgConnection,
     batch: &Batch<'_>,
-    (state, EventsRow { events, .. }): (&StateRow, &EventsRow),
+    state: &StateRow,
+    events: &EventsToStore,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let tasks = &batch.tasks;
     let written = sqlx::query_file_scalar!(

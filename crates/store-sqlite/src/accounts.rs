@@ -113,9 +113,9 @@ impl Accounts for Store {
         Ok(charges)
     }
 
-    async fn correct_sum(&self, budget: &BudgetRef, amounts: (i64, i64)) -> Result<Charge, StoreError> {
+    async fn correct_sum(&self, budget: &BudgetRef, spent: i64, reserved: i64) -> Result<Charge, StoreError> {
         let mut transaction = begin(self).await?;
-        let corrected = correct(&mut transaction, budget, amounts).await?;
+        let corrected = correct(&mut transaction, budget, spent, reserved).await?;
         transaction.commit().await.map_err(unavailable)?;
         Ok(corrected)
     }

@@ -43,7 +43,7 @@ pub(crate) async fn book(
 ) -> Result<(), StoreError> {
     let Some(booking) = booking else { return Ok(()) };
     for budget in &booking.budgets {
-        add(connection, budget, (booking.spent, booking.reserved)).await?;
+        add(connection, budget, booking.spent, booking.reserved).await?;
     }
     Ok(())
 }
@@ -52,7 +52,8 @@ pub(crate) async fn book(
 async fn add(
     connection: &mut SqliteConnection,
     budget: &BudgetRef,
-    (spent, reserved): (i64, i64),
+    spent: i64,
+    reserved: i64,
 ) -> Result<(), StoreError> {
     let add = sqlx::query(BOOK)
         .bind(budget.payer.to_string())
@@ -66,9 +67,10 @@ async fn add(
 pub(crate) async fn correct(
     connection: &mut SqliteConnection,
     budget: &BudgetRef,
-    amounts: (i64, i64),
+    spent: i64,
+    reserved: i64,
 ) -> Result<Charge, StoreError> {
-    add(connection, budget, amounts).await?;
+    add(connection, budget, spent, reserved).await?;
     let correct = sqlx::query(CORRECT_SUM).bind(budget.payer.to_string()).bind(stored(budget.from.unix_ms()));
     let row = correct.fetch_one(connection).await.map_err(unavailable)?;
     let cost = |column: &str| {

@@ -120,7 +120,7 @@ impl TaskBoard for Store {
         again_at: Timestamp,
         limit: u32,
     ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
-        sweep::take(self, lane, (now, again_at), limit).await
+        sweep::take(self, lane, now, again_at, limit).await
     }
 
     /// One process uses the store: it dispatches every lane.
@@ -177,7 +177,7 @@ impl RunCatalog for Store {
         before: RunId,
         limit: u32,
     ) -> Result<Vec<RatedRun>, StoreError> {
-        ratings::rated(self, tenant, (after, before), limit).await
+        ratings::rated(self, tenant, after, before, limit).await
     }
 
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {

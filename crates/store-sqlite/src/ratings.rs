@@ -42,7 +42,8 @@ pub(crate) async fn rate(
 pub(crate) async fn rated(
     store: &Store,
     tenant: &TenantId,
-    (after, before): (Option<RunId>, RunId),
+    after: Option<RunId>,
+    before: RunId,
     limit: u32,
 ) -> Result<Vec<RatedRun>, StoreError> {
     let after = after.as_ref().map_or(&BEFORE_ALL_IDS[..], id_bytes);

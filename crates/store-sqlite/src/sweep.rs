@@ -128,7 +128,8 @@ struct Waiting {
 pub(crate) async fn take(
     store: &Store,
     lane: &Lane,
-    (now, again_at): (Timestamp, Timestamp),
+    now: Timestamp,
+    again_at: Timestamp,
     limit: u32,
 ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
     let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;

@@ -12,8 +12,6 @@ const NOT_CLEAN: &[&str] = &[
     "crates/redis/",
     "crates/llama/",
     "crates/queue-nats/",
-    "crates/store-postgres/",
-    "crates/store-sqlite/",
     "crates/vendors/",
     "services/vendor-sim/",
 ];

@@ -197,13 +197,13 @@ pub async fn an_operator_corrects_a_sum(store: AccountsFixture) {
     let budget = a_budget(tenants(), None).at(TestClock::START);
     store.create(&mut a_run(&ids, &[tenants()], 60)).await.unwrap();
     let charge = |spent, reserved| Charge { spent: NANO(spent), reserved: NANO(reserved) };
-    assert_eq!(store.accounts.correct_sum(&budget, (50, -20)).await.unwrap(), charge(50, 40));
+    assert_eq!(store.accounts.correct_sum(&budget, 50, -20).await.unwrap(), charge(50, 40));
     store.create(&mut a_run(&ids, &[tenants()], 11)).await.unwrap_err();
-    assert_eq!(store.accounts.correct_sum(&budget, (-70, -20)).await.unwrap(), charge(0, 20));
+    assert_eq!(store.accounts.correct_sum(&budget, -70, -20).await.unwrap(), charge(0, 20));
     assert_eq!(store.create(&mut a_run(&ids, &[tenants()], 80)).await, Ok(Appended::New));
     // Also of a budget without charges.
     let unused = a_budget(keys(), None).at(TestClock::START);
-    assert_eq!(store.accounts.correct_sum(&unused, (5, -5)).await.unwrap(), charge(5, 0));
+    assert_eq!(store.accounts.correct_sum(&unused, 5, -5).await.unwrap(), charge(5, 0));
 }
 
 /// A run's booking must neither overflow a sum nor refuse the bookings of other runs.

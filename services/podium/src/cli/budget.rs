@@ -188,7 +188,8 @@ fn out_of_range(flag: &str, usd: f64) -> Error {
 }
 
 async fn correct(args: CorrectArgs) -> Result<ExitCode, Error> {
-    let amounts = (amount("--spent-usd", args.spent_usd)?, amount("--reserved-usd", args.reserved_usd)?);
+    let (spent, reserved) =
+        (amount("--spent-usd", args.spent_usd)?, amount("--reserved-usd", args.reserved_usd)?);
     let (payer, accounts) = (args.of.payer()?, args.of.accounts.open().await?);
     let budgets = accounts.budgets(&args.of.tenant).await?;
     let Some(budget) = budgets.into_iter().find(|budget| budget.payer == payer) else {
@@ -196,7 +197,7 @@ async fn correct(args: CorrectArgs) -> Result<ExitCode, Error> {
         return Ok(run_failed());
     };
     let at = budget.at(SystemClock.now());
-    let charge = accounts.correct_sum(&at, amounts).await?;
+    let charge = accounts.correct_sum(&at, spent, reserved).await?;
     print_line(&Report::from(&BudgetSum { budget, from: at.from, charge }).line())?;
     Ok(ExitCode::SUCCESS)
 }
