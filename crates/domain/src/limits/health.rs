@@ -36,6 +36,8 @@ pub(super) const SLOW_TIMES: f64 = 2.0;
 pub(super) const SLOW_MORE_MS: f64 = 500.0;
 /// Shortest time between two reductions; before that, calls do not show the effect of the first.
 pub(super) const REDUCE_EVERY_MS: f64 = 1_000.0;
+/// Calls by which a round of successful calls raises the limit, for the square of the seconds since the last reduction; at least one.
+pub(super) const GROWTH: f64 = 0.5;
 /// Gains of the moving averages of the time to the first token: the usual one upwards and downwards, and the recent one.
 pub(super) const USUAL_UP: f64 = 1.0 / 64.0;
 pub(super) const USUAL_DOWN: f64 = 1.0 / 8.0;
@@ -194,7 +196,7 @@ impl Health {
         match outcome {
             Outcome::Answered => {
                 self.accepted(number);
-                self.grow(in_flight, configured);
+                self.grow(now, in_flight, configured);
             }
             Outcome::Overloaded => self.reduce(now, in_flight, configured, AFTER_OVERLOAD, 1.0),
             Outcome::Limited { retry_after } => {
@@ -223,7 +225,8 @@ impl Health {
         }
         let calls = self.limited.last - self.limited.last_before;
         if self.limited.refused >= LIMITED_MIN && self.limited.refused * 2.0 > calls {
-            self.reduce(now, calls, configured, AFTER_OVERLOAD, 1.0);
+            // An episode is short: its calls say nothing about how many the vendor bears at a time.
+            self.reduce(now, configured, configured, AFTER_OVERLOAD, 1.0);
         }
     }
 
@@ -273,10 +276,14 @@ impl Health {
         }
     }
 
-    /// Adds one call for each round of successful calls, as long as the calls in flight make use of the limit.
-    fn grow(&mut self, in_flight: f64, configured: f64) {
+    /// Raises the limit with each round of successful calls, as long as the calls in flight make use of it. It grows by one call a round
+    /// at first, and faster the longer ago the last reduction is: a limit that was reduced too far does not stay low.
+    ///
+    /// The accelerating growth is that of H-TCP: Leith and Shorten, "H-TCP: TCP for high-speed and long-distance networks", 2004.
+    fn grow(&mut self, now: f64, in_flight: f64, configured: f64) {
         if self.bears > 0.0 && in_flight >= self.bears / 2.0 && !self.is_slow() {
-            self.bears += 1.0 / self.bears;
+            let seconds = (now - self.reduced_at) / 1e3;
+            self.bears += (seconds * seconds * GROWTH).max(1.0) / self.bears;
             if self.bears >= configured {
                 self.bears = 0.0;
             }

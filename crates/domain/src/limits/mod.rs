@@ -130,7 +130,7 @@ impl fmt::Display for RefusalReason {
 
 /// The constants by name, for other implementations of the same arithmetic. Times are milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
-pub const CONSTANTS: [(&str, f64); 35] = [
+pub const CONSTANTS: [(&str, f64); 36] = [
     ("burst_s", terms::BURST_S),
     ("mini_weight", turns::MINI_WEIGHT),
     ("groups_max", turns::GROUPS_MAX as f64),
@@ -163,6 +163,7 @@ pub const CONSTANTS: [(&str, f64); 35] = [
     ("slow_times", health::SLOW_TIMES),
     ("slow_more_ms", health::SLOW_MORE_MS),
     ("reduce_every_ms", health::REDUCE_EVERY_MS),
+    ("growth", health::GROWTH),
     ("usual_up", health::USUAL_UP),
     ("usual_down", health::USUAL_DOWN),
     ("of_late_gain", health::OF_LATE),

@@ -307,14 +307,14 @@ fn slowness_reduces_concurrency_by_half_at_most() {
     let (mut meter, terms) = (Meter::default(), terms(40.0, 0.0, 0.0));
     let answered =
         |ms| Settlement { first_token: Some(Duration::from_millis(ms)), ..Settlement::of(Outcome::Answered) };
-    let mut now = NOW;
+    let (mut now, mut lowest) = (NOW, 40.0_f64);
     for ms in [vec![200; 50], vec![5_000; 60]].concat() {
         while ask(&mut meter, now, terms, "w", Drawn::default()).is_ok() {}
         now += SECOND;
         settle(&mut meter, now, terms, answered(ms));
+        lowest = lowest.min(meter.health.calls_max(40.0));
     }
-    let bears = meter.health.calls_max(40.0);
-    assert!((20.0..30.0).contains(&bears), "{bears}");
+    assert!((20.0..30.0).contains(&lowest), "{lowest}");
 }
 
 #[test]

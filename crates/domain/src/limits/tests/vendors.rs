@@ -195,3 +195,100 @@ fn chance_refusals_do_not_stop_a_vendor() {
     // A pause of a second after each third call.
     assert!(seen.answered.len() > 100, "{}", seen.answered.len());
 }
+
+/// Uniformly distributed numbers: a linear congruential generator (Knuth, "MMIX").
+fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// The seconds of a simulated trouble: of the calls in that time, a third is answered 429 and a third 500.
+const TROUBLE: std::ops::Range<u64> = 10..16;
+
+/// A vendor whose answers take 1 to 3 s, with the trouble.
+fn troubled(seed: u64) -> impl FnMut(u64) -> Reply {
+    let mut dice = dice(seed);
+    move |at| {
+        let is_troubled = TROUBLE.contains(&(at / 1_000));
+        let retry_after = Some(Duration::from_secs(1));
+        match dice(6) {
+            0 if is_troubled => Reply::of(Outcome::Limited { retry_after: None }, 5),
+            1 if is_troubled => Reply::of(Outcome::Limited { retry_after }, 5),
+            2 | 3 if is_troubled => Reply::of(Outcome::Failed, 5),
+            _ => Reply::of(Outcome::Answered, 1_000 + dice(2_000)),
+        }
+    }
+}
+
+/// Seconds from the end of the trouble until answers come at three quarters of the earlier rate.
+fn recovered_after(vendor: impl FnMut(u64) -> Reply) -> u64 {
+    let seen = simulate(terms(128.0, 0.0, 0.0), 64, 60, vendor);
+    let ends = |from: u64, to: u64| seen.answered.iter().filter(|end| (from..to).contains(end)).count();
+    let before = ends(4, TROUBLE.start) / 6;
+    let second = (TROUBLE.end..58).find(|second| ends(*second, second + 2) >= before * 2 * 3 / 4);
+    second.map_or(u64::MAX, |second| second - TROUBLE.end)
+}
+
+/// The episodes of 429s are short, so by chance most calls of one are refused.
+#[test]
+fn a_worker_is_used_fully_soon_after_its_vendor_refused_and_failed_calls() {
+    let slowest = (0..100).map(|seed| recovered_after(troubled(seed))).max().unwrap();
+    assert!(slowest <= 6, "{slowest} s");
+}
+
+#[test]
+fn a_worker_is_used_fully_soon_after_its_vendor_was_overloaded() {
+    let overloaded = |seed| {
+        let mut answers = troubled(seed);
+        move |at| {
+            let answer = answers(at);
+            let is_troubled = TROUBLE.contains(&(at / 1_000));
+            if is_troubled { Reply::of(Outcome::Overloaded, 50) } else { answer }
+        }
+    };
+    let slowest = (0..20).map(|seed| recovered_after(overloaded(seed))).max().unwrap();
+    assert!(slowest <= 12, "{slowest} s");
+}
+
+/// A vendor that answers at most `most` calls at a time, and others with `outcome`.
+fn narrow(most: usize, ms: u64, outcome: Outcome) -> impl FnMut(u64) -> Reply {
+    let mut ends = Vec::new();
+    move |at| {
+        ends.retain(|end| *end > at);
+        if ends.len() >= most {
+            return Reply::of(outcome, 5);
+        }
+        ends.push(at + ms);
+        Reply::of(Outcome::Answered, ms)
+    }
+}
+
+/// The lowest share of the possible answers, and the highest share of refused calls, over vendors with few places.
+fn use_of_narrow_vendors(outcome: Outcome) -> (f64, f64) {
+    let (mut least_used, mut most_refused) = (1.0_f64, 0.0_f64);
+    for (most, ms) in [(4, 500), (16, 500), (16, 2_000), (48, 1_000), (16, 8_000)] {
+        let (mut vendor, mut asked) = (narrow(most, ms, outcome), 0);
+        let seen = simulate(terms(128.0, 0.0, 0.0), 64, 180, |at| {
+            asked += u32::from(at >= 30_000);
+            vendor(at)
+        });
+        let answered = seen.answered.iter().filter(|end| **end >= 30).count();
+        let [answered, possible] = [answered, most * 150_000 / usize::try_from(ms).unwrap()]
+            .map(|n| f64::from(u32::try_from(n).unwrap()));
+        least_used = least_used.min(answered / possible);
+        most_refused = most_refused.max(1.0 - answered / f64::from(asked));
+    }
+    (least_used, most_refused)
+}
+
+#[test]
+fn vendors_with_few_places_are_used_and_seldom_asked_for_more() {
+    let (used, refused) = use_of_narrow_vendors(Outcome::Overloaded);
+    assert!(used > 0.8 && refused < 0.3, "{used}, {refused}");
+    // A 429 pauses the worker for a second, which is long for calls of half a second.
+    let (used, refused) = use_of_narrow_vendors(Outcome::Limited { retry_after: None });
+    assert!(used > 0.5 && refused < 0.4, "{used}, {refused}");
+}

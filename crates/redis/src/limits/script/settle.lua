@@ -50,7 +50,7 @@ local function limited(number, asked)
   if number > worker[LIMITED_LAST_BEFORE] then worker[LIMITED_REFUSED] = worker[LIMITED_REFUSED] + 1 end
   local calls = worker[LIMITED_LAST] - worker[LIMITED_LAST_BEFORE]
   if worker[LIMITED_REFUSED] >= C.limited_min and worker[LIMITED_REFUSED] * 2 > calls then
-    reduce(calls, C.after_overload, 1)
+    reduce(worker.calls_max, C.after_overload, 1)
   end
 end
 
@@ -100,7 +100,8 @@ end
 
 local function grow()
   if worker[BEARS] > 0 and in_flight() >= worker[BEARS] / 2 and not is_slow() then
-    worker[BEARS] = worker[BEARS] + 1 / worker[BEARS]
+    local seconds = (now - worker[REDUCED_AT]) / 1e3
+    worker[BEARS] = worker[BEARS] + max(seconds * seconds * C.growth, 1) / worker[BEARS]
     if worker[BEARS] >= worker.calls_max then worker[BEARS] = 0 end
   end
 end

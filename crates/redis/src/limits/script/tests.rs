@@ -18,6 +18,7 @@ use redis::{AsyncConnectionConfig, Pipeline, Value};
 use tokio::runtime::Handle;
 
 use super::*;
+use crate::limits::extender::EACH_EVERY;
 
 /// Replaces Redis's clock. Keys do not expire by that clock: a slow machine must not change the numbers.
 const CLOCK: &str = r"
@@ -430,6 +431,43 @@ async fn an_expired_lease_counts_while_its_process_is_alive() {
     subject.ask_as(&[Caller::new(2)]);
     subject.check().await.unwrap();
     assert_eq!(subject.held.len(), 2);
+}
+
+/// Its last call was permitted right before its death.
+#[tokio::test]
+async fn a_killed_process_frees_all_its_permits_within_one_lease() {
+    const LEASE_MS: u64 = 4_000;
+    let (_redis, mut connection) = a_redis().await;
+    let mut subject = subject(0, &without_limits_a_minute(4), &connection);
+    subject.times.lease_ttl = Duration::from_millis(LEASE_MS);
+    let [calls, _, _, alive]: [String; 4] = subject.keys.settle_keys().try_into().unwrap();
+    subject.scripts.alive.load_async(&mut connection).await.unwrap();
+    subject.scripts.keep.load_async(&mut connection).await.unwrap();
+    let held = ["killed:1", "killed:2", "killed:3"].map(str::to_owned);
+    for beat in 0..10 {
+        let mut beats = Pipeline::new();
+        let mut says = subject.scripts.alive_command(&alive, subject.times.lease_ttl, "killed");
+        beats.add_command(says.arg(subject.now).clone());
+        if beat % EACH_EVERY == 0 {
+            let mut keeps = subject.scripts.keep_command([&calls, &alive], subject.times, &held);
+            beats.add_command(keeps.arg(subject.now).clone());
+        }
+        let _: Vec<Value> = beats.query_async(&mut connection).await.unwrap();
+        subject.now += LEASE_MS / 4;
+    }
+    let ends = (subject.now + LEASE_MS).to_string();
+    subject.say(&["ZADD", &calls, &ends, "killed:4"]).await;
+    let callers = [1, 2, 3, 4].map(Caller::new);
+    subject.now += LEASE_MS * 3 / 4 - 1;
+    subject.meters.0.set_in_flight(4.0);
+    subject.ask_as(&callers[..1]);
+    subject.check().await.unwrap();
+    assert_eq!(subject.held.len(), 0, "it may still be alive");
+    subject.now += LEASE_MS / 4 + 1;
+    subject.meters.0.set_in_flight(0.0);
+    subject.ask_as(&callers);
+    subject.check().await.unwrap();
+    assert_eq!(subject.held.len(), 4);
 }
 
 /// Expiries are renewed only when needed; a key that was lost is created without one.
