@@ -112,7 +112,8 @@ impl<'m> Report<'m> {
         let lost = self.attempts_hit + self.attempts_lost_otherwise;
         assert!(self.repeated() <= lost, "{} calls repeated, {lost} attempts lost", self.repeated());
         assert!(self.compared_bytes > 0, "no client saw a text");
-        assert!(self.resumed > 0, "no stream broke in a text");
+        let breaks_streams = self.made.plan.kinds.contains(&Kind::GatewayKilled);
+        assert!(self.resumed > 0 || !breaks_streams, "no stream broke in a text");
         for kind in &self.made.plan.kinds {
             let made = self.made.troubles.iter().any(|trouble| trouble.kind == *kind);
             assert!(made, "{} did not happen", kind.name());
