@@ -39,6 +39,8 @@ mod readiness;
 #[cfg(test)]
 mod redis_unreachable;
 #[cfg(test)]
+mod script;
+#[cfg(test)]
 mod secured;
 #[cfg(test)]
 mod shared_account;
