@@ -110,6 +110,29 @@ async fn a_plan_is_parsed_while_it_streams_and_is_charged() {
 }
 
 #[tokio::test]
+async fn impossible_usage_of_a_plan_is_corrected() {
+    let absurd = Usage {
+        prompt_tokens: 1_000_000_000_000_000,
+        completion_tokens: 1_000_000_000_000_000,
+        cached_tokens: u64::MAX,
+        ..Usage::NONE
+    };
+    let uncounted = Usage { prompt_tokens: 0, completion_tokens: 10, ..Usage::NONE };
+    let usage_of = async |reported: Usage| {
+        let tried = plan_with([Answer::text(PLAN).usage(Some(reported))], &request()).await;
+        let call = tried.calls[0].clone();
+        (tried.result.unwrap().usage, call)
+    };
+    let (usage, call) = usage_of(absurd).await;
+    assert!(usage.prompt_tokens < 20_000 && usage.cached_tokens <= usage.prompt_tokens, "{usage:?}");
+    assert_eq!(usage.completion_tokens, u64::from(call.output_tokens_max) * 2 + 4096);
+    let (usage, call) = usage_of(uncounted).await;
+    let prompt_bytes: usize = call.messages.iter().map(|turn| turn.text.len()).sum();
+    assert_eq!(usage.prompt_tokens, (prompt_bytes as u64).div_ceil(4));
+    assert_eq!(usage.completion_tokens, 10);
+}
+
+#[tokio::test]
 async fn a_model_is_shown_its_problem_and_tries_again() {
     let forward = "model_id = [0, 1]\nsubtasks = [\"a\", \"b\"]\naccess_list = [[1], []]";
     let Tried { result, calls, streamed } = plan_with(

@@ -9,14 +9,26 @@ use podium_domain::money::Cost;
 use podium_domain::prices::PriceList;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::ConductorError;
-use podium_ports::vendor::ChatRequest;
+use podium_ports::vendor::{AnswerForm, ChatRequest};
 
 /// Estimated bytes per token, for vendors that do not count.
 pub(super) const BYTES_PER_TOKEN: u64 = 4;
+/// Tokens that vendors may add to a prompt or a completion.
+const TOKENS_SLACK: u64 = 4096;
 
 /// Bytes of the request's text.
 pub(super) fn prompt_bytes(request: &ChatRequest) -> u64 {
     request.messages.iter().map(|message| message.text.len() as u64).sum()
+}
+
+/// Bytes that a vendor may prepend to the prompt for the response format.
+fn form_bytes(form: &AnswerForm) -> u64 {
+    let bytes = match form {
+        AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
+        AnswerForm::Regex(regex) => regex.len(),
+        AnswerForm::Text | AnswerForm::JsonObject => 0,
+    };
+    bytes as u64
 }
 
 /// Sums up the usage of calls.
@@ -37,6 +49,8 @@ struct Sums {
 #[derive(Clone, Copy, Debug)]
 struct InProgress {
     prompt_bytes: u64,
+    form_bytes: u64,
+    output_tokens_max: u64,
     text_bytes: u64,
 }
 
@@ -47,6 +61,25 @@ impl InProgress {
             prompt_tokens: self.prompt_bytes.div_ceil(BYTES_PER_TOKEN),
             completion_tokens: self.text_bytes.div_ceil(BYTES_PER_TOKEN),
             ..Usage::default()
+        }
+    }
+
+    /// The usage that the vendor reported, but at most what the call can have used: two prompt tokens for each byte, twice the limit of
+    /// output tokens, and [`TOKENS_SLACK`] more of each. A prompt of no tokens was not counted, so its tokens are estimated.
+    fn plausible(self, reported: Usage) -> Usage {
+        let prompt_max = (self.prompt_bytes + self.form_bytes) * 2 + TOKENS_SLACK;
+        let prompt_tokens = match reported.prompt_tokens {
+            0 => self.whole().prompt_tokens,
+            counted => counted.min(prompt_max),
+        };
+        let completion_tokens = reported.completion_tokens.min(self.output_tokens_max * 2 + TOKENS_SLACK);
+        let cached_tokens = reported.cached_tokens.min(prompt_tokens);
+        Usage {
+            prompt_tokens,
+            cached_tokens,
+            cache_write_tokens: reported.cache_write_tokens.min(prompt_tokens - cached_tokens),
+            completion_tokens,
+            reasoning_tokens: reported.reasoning_tokens.min(completion_tokens),
         }
     }
 
@@ -63,7 +96,12 @@ impl UsageAccount {
 
     /// A call begins.
     pub(super) fn begin(&self, request: &ChatRequest) {
-        self.lock().in_progress = Some(InProgress { prompt_bytes: prompt_bytes(request), text_bytes: 0 });
+        self.lock().in_progress = Some(InProgress {
+            prompt_bytes: prompt_bytes(request),
+            form_bytes: form_bytes(&request.answer),
+            output_tokens_max: request.output_tokens_max.into(),
+            text_bytes: 0,
+        });
     }
 
     /// The call in progress has written more bytes.
@@ -73,9 +111,12 @@ impl UsageAccount {
         }
     }
 
-    /// Ends the call in progress with the vendor's usage, or an estimate. Returns what was counted.
-    pub(super) fn finish(&self, said: Option<Usage>) -> Usage {
-        self.end(|in_progress| said.unwrap_or_else(|| in_progress.whole()))
+    /// Ends the call in progress with the usage that the vendor reported, as far as it is possible, or an estimate. Returns what was
+    /// counted.
+    pub(super) fn finish(&self, reported: Option<Usage>) -> Usage {
+        self.end(|in_progress| {
+            reported.map_or_else(|| in_progress.whole(), |reported| in_progress.plausible(reported))
+        })
     }
 
     /// Ends the call in progress, if any, as aborted by either side. Returns what was counted.

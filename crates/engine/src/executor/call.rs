@@ -269,8 +269,14 @@ impl ClaimedCall<'_> {
     }
 
     /// The usage that a vendor reported, but at most what the call can have used. A higher number is the vendor's error, and must not
-    /// empty a budget or block a worker.
+    /// empty a budget or block a worker. A prompt has at least one token: if the vendor reported none, it did not count the prompt, and
+    /// its tokens are estimated.
     fn plausible(&self, reported: Usage) -> Usage {
+        let prompt_tokens = match reported.prompt_tokens {
+            0 => prompt_tokens(&self.call.request),
+            counted => counted,
+        };
+        let reported = Usage { prompt_tokens, ..reported };
         let bounded = bounded(reported, &self.call.request);
         if bounded != reported {
             let worker = &self.call.worker.id;

@@ -120,6 +120,19 @@ async fn implausible_usage_is_bounded_before_it_is_booked() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_the_vendor_did_not_count_is_estimated() {
+    let house = a_house().await;
+    let reported = Usage { completion_tokens: 7, ..Usage::NONE };
+    house.vendor.otherwise(Answer::text("fine").usage(Some(reported)));
+    let run = house.ended(house.ask().await).await;
+    let usage = run.rounds()[0].steps[0].task.attempts[0].usage;
+    let (_, asked) = &house.vendor.calls()[0];
+    let prompt_bytes: usize =
+        asked.messages.iter().map(podium_domain::conversation::Message::text_bytes).sum();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens), ((prompt_bytes as u64).div_ceil(4), 7));
+}
+
+#[tokio::test]
 async fn a_vendor_that_asks_to_slow_down_takes_no_attempt() {
     let house = a_house().await;
     let limited = || Answer::refuse(Fault::Throttled { retry_after: Some(Duration::from_millis(5)) });
