@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use podium_demo_workers::dice;
 
+use crate::script::{REPLIES_MAX, ScriptedReply};
+
 /// The longest delay in milliseconds.
 pub const DELAY_MS_MAX: u64 = 600_000;
 /// Most faults of one model.
@@ -29,6 +31,8 @@ pub struct Behaviour {
     pub never_streams: bool,
     /// Checked in order for every call; the first that applies is used.
     pub faults: Vec<ScriptedFault>,
+    /// Checked in order for every call; the first that is for the request is used. Without one, the model answers by itself.
+    pub replies: Vec<ScriptedReply>,
 }
 
 /// A duration, uniformly distributed between two inclusive bounds.
@@ -212,6 +216,9 @@ pub enum BehaviourError {
     /// The status is not an error.
     #[error("faults: status {0} is outside 400 to 599")]
     NotAnError(u16),
+    /// Too many scripted replies.
+    #[error("replies: {0} are above {REPLIES_MAX}")]
+    TooManyReplies(usize),
     /// Too many stamp words.
     #[error("stamp_words: {0} are above {STAMP_WORDS_MAX}")]
     TooManyWords(u32),
@@ -226,6 +233,9 @@ impl Behaviour {
         }
         if self.faults.len() > FAULTS_MAX {
             return Err(BehaviourError::TooManyFaults(self.faults.len()));
+        }
+        if self.replies.len() > REPLIES_MAX {
+            return Err(BehaviourError::TooManyReplies(self.replies.len()));
         }
         if self.stamp_words > STAMP_WORDS_MAX {
             return Err(BehaviourError::TooManyWords(self.stamp_words));

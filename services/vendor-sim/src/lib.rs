@@ -9,6 +9,7 @@ mod behaviour;
 mod calls;
 mod http;
 mod options;
+mod script;
 mod sim;
 
 pub use behaviour::{
@@ -17,6 +18,7 @@ pub use behaviour::{
 };
 pub use calls::{CALLS_MAX, Call, Outcome};
 pub use http::quota::{AccountLimit, AccountUse};
-pub use options::{Arguments, run};
+pub use options::{Arguments, BehavioursFile, run};
 pub use podium_demo_workers::Model;
+pub use script::{REPLIES_MAX, ScriptedCall, ScriptedReply, Speaker, When};
 pub use sim::{Exposure, GENERALIST_ACCURACY, Options, Running, StartError, VendorSim};

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<()> {
-    let options = Arguments::parse().options();
+    let options = Arguments::parse().options()?;
     let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
     Ok(runtime.block_on(run(options))?)
 }

@@ -1,8 +1,10 @@
 //! The command line of the binary.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     net::SocketAddr,
+    path::PathBuf,
 };
 
 use clap::Parser;
@@ -41,6 +43,10 @@ pub struct Arguments {
     /// Probability (0 to 1) that one operation of the generalist is right
     #[arg(long, default_value_t = GENERALIST_ACCURACY)]
     generalist_accuracy: f64,
+    /// JSON file with the behaviour of some models at the start and after a reset: an object of behaviours by model, in the form of
+    /// the control route
+    #[arg(long)]
+    behaviours: Option<PathBuf>,
     /// Requests per minute of the account, enforced over any sixty seconds; 0 for no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u64,
@@ -50,13 +56,14 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The options that these arguments select.
-    pub fn options(self) -> Options {
+    /// The options that these arguments select. Reads the file of behaviours, if one is named.
+    pub fn options(self) -> Result<Options, BehavioursFile> {
         let first_token_ms = Milliseconds {
             min: self.latency_ms,
             max: self.latency_ms.saturating_add(self.latency_spread_ms),
         };
-        Options {
+        let behaviours = self.behaviours.map(behaviours).transpose()?.unwrap_or_default();
+        Ok(Options {
             listen: self.listen,
             exposure: if self.allow_remote { Exposure::Anywhere } else { Exposure::LoopbackOnly },
             seed: self.seed,
@@ -67,7 +74,38 @@ impl Arguments {
                 tokens_per_minute: self.tokens_per_minute,
             },
             behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, ..Behaviour::default() },
-        }
+            behaviours,
+        })
+    }
+}
+
+/// Why the file of behaviours cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BehavioursFile {
+    /// It cannot be read.
+    #[error("cannot read the file of behaviours `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The I/O error.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not an object of behaviours.
+    #[error("the file of behaviours `{}` is invalid", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The JSON error.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+fn behaviours(path: PathBuf) -> Result<BTreeMap<String, Behaviour>, BehavioursFile> {
+    match std::fs::read(&path) {
+        Ok(json) => serde_json::from_slice(&json).map_err(|source| BehavioursFile::Invalid { path, source }),
+        Err(source) => Err(BehavioursFile::Unreadable { path, source }),
     }
 }
 

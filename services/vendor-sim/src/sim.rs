@@ -1,7 +1,7 @@
 //! The simulator as a component: options, start, running server, stop.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     convert::Infallible,
     io,
     net::SocketAddr,
@@ -27,6 +27,7 @@ use crate::{
         self, ResetAtEnd,
         quota::{AccountLimit, AccountUse},
     },
+    script::{Asked, ScriptedReply},
 };
 
 /// Most concurrent connections; further ones wait to be accepted.
@@ -47,6 +48,8 @@ pub struct Options {
     pub generalist_accuracy: f64,
     /// The behaviour of every model at the start and after a reset.
     pub behaviour: Behaviour,
+    /// The models that behave in another way at the start and after a reset.
+    pub behaviours: BTreeMap<String, Behaviour>,
     /// Rate limit of the account, which all callers share.
     pub limit: AccountLimit,
 }
@@ -61,6 +64,7 @@ impl Options {
             api_key: None,
             generalist_accuracy: GENERALIST_ACCURACY,
             behaviour: Behaviour::default(),
+            behaviours: BTreeMap::new(),
             limit: AccountLimit::default(),
         }
     }
@@ -116,6 +120,9 @@ impl VendorSim {
             return Err(StartError::Accuracy(options.generalist_accuracy));
         }
         options.behaviour.check().map_err(StartError::Behaviour)?;
+        for (model, behaviour) in &options.behaviours {
+            named(model).and_then(|_| behaviour.check()).map_err(StartError::Behaviour)?;
+        }
         let listen_error = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen_error)?;
         let bound = listener.local_addr().map_err(listen_error)?;
@@ -232,7 +239,8 @@ impl Shared {
     }
 
     fn first_behaviours(options: &Options) -> HashMap<Model, Behaviour> {
-        Model::ALL.into_iter().map(|model| (model, options.behaviour.clone())).collect()
+        let behaviour = |model: Model| options.behaviours.get(model.id()).unwrap_or(&options.behaviour);
+        Model::ALL.into_iter().map(|model| (model, behaviour(model).clone())).collect()
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -263,6 +271,12 @@ impl Shared {
         behaviour.check()?;
         self.behaviours().insert(model, behaviour);
         Ok(())
+    }
+
+    /// The model's scripted reply to a request, if it has one.
+    pub(crate) fn reply(&self, model: Model, asked: &Asked<'_>) -> Option<ScriptedReply> {
+        let behaviours = self.behaviours();
+        behaviours.get(&model)?.replies.iter().find(|reply| reply.is_for(asked)).cloned()
     }
 
     /// The script of the call; counts down the model's scripted faults.

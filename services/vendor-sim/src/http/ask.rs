@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
+use crate::script::{Asked, Speaker};
 
 /// A request that passed all checks of its format.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +93,28 @@ impl Ask {
     pub(super) fn last_user_text(&self) -> &str {
         let last = self.turns.iter().rev().find(|turn| turn.role == "user");
         last.or(self.turns.last()).map_or("", |turn| turn.text.as_str())
+    }
+
+    /// The parts that scripted replies match.
+    pub(super) fn asked(&self) -> Asked<'_> {
+        let results = self.last_results();
+        let last = if results.is_empty() { Speaker::User } else { Speaker::Tool };
+        let is_assistant = |turns: &&[Turn]| turns.first().is_some_and(|turn| turn.role == "assistant");
+        Asked {
+            last,
+            last_texts: if results.is_empty() { vec![self.last_user_text()] } else { results },
+            all_texts: self.turns.iter().map(|turn| turn.text.as_str()).collect(),
+            // Some formats send each call of a message separately.
+            assistant_turns: self
+                .turns
+                .chunk_by(|one, next| one.role == next.role)
+                .filter(is_assistant)
+                .count(),
+            tools: match self.tools.choice {
+                Choice::Never => Vec::new(),
+                _ => self.tools.offered.iter().map(|tool| tool.name.as_str()).collect(),
+            },
+        }
     }
 
     /// The tool results at the end of the conversation.

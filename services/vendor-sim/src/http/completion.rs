@@ -34,7 +34,25 @@ pub(super) struct Completion {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Call {
     pub(super) name: String,
-    pub(super) arguments: Value,
+    /// The text of the arguments, usually a JSON object.
+    pub(super) arguments: String,
+}
+
+impl Call {
+    /// The arguments for formats that send JSON; an empty object if the text is not one.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.arguments)
+            .ok()
+            .filter(Value::is_object)
+            .unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// The arguments in pieces, for streams.
+    pub(super) fn pieces(&self) -> Vec<&str> {
+        let middle = self.arguments.floor_char_boundary(self.arguments.len() / 2);
+        let (first, second) = self.arguments.split_at(middle);
+        [first, second].into_iter().filter(|piece| !piece.is_empty()).collect()
+    }
 }
 
 /// Why an answer ends.
@@ -54,7 +72,7 @@ impl Completion {
 
     /// One token per text piece and per four bytes of arguments; includes reasoning.
     pub(super) fn completion_tokens(&self) -> usize {
-        let arguments = self.calls.iter().map(|call| call.arguments.to_string().len().div_ceil(TOKEN_BYTES));
+        let arguments = self.calls.iter().map(|call| call.arguments.len().div_ceil(TOKEN_BYTES));
         self.pieces.len() + arguments.sum::<usize>() + self.reasoning_tokens()
     }
 
@@ -92,7 +110,7 @@ pub(super) fn calls(ask: &Ask) -> Vec<Call> {
     let call = |tool: &super::ask::Tool| {
         let arguments = example(&tool.schema, &text, 0);
         let arguments = if arguments.is_object() { arguments } else { Value::Object(Map::new()) };
-        Call { name: tool.name.clone(), arguments }
+        Call { name: tool.name.clone(), arguments: arguments.to_string() }
     };
     called.into_iter().take(tools.calls_max).map(call).collect()
 }

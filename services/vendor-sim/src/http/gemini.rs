@@ -234,7 +234,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
 /// Calls as parts. The first has the signature, as at the real vendor.
 fn calls(completion: &Completion) -> impl Iterator<Item = Value> {
     completion.calls.iter().enumerate().map(|(index, call)| {
-        let mut part = json!({ "functionCall": { "name": call.name, "args": call.arguments } });
+        let mut part = json!({ "functionCall": { "name": call.name, "args": call.json() } });
         if index == 0 {
             part["thoughtSignature"] = json!(SIGNATURE);
         }

@@ -8,7 +8,7 @@ use super::{
         Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, list,
         missing, stops, text, tokens, tool, within, wrong_type,
     },
-    completion::{Completion, End},
+    completion::{Call, Completion, End},
     error::ApiError,
     format::named,
 };
@@ -245,6 +245,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
     let mut head = envelope(completion);
     head["usage"] = usage(completion, 1);
     let mut events = vec![json!({ "type": "message_start", "message": head }), json!({ "type": "ping" })];
+    let mut calls = completion.calls.iter();
     for (index, block) in content(completion).into_iter().enumerate() {
         let delta = |delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
         let mut start = block.clone();
@@ -263,11 +264,9 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
             }
             _ => {
                 start["input"] = json!({});
-                let input = block["input"].to_string();
-                let half = (0..=input.len() / 2).rev().find(|at| input.is_char_boundary(*at)).unwrap_or(0);
-                let (first, second) = input.split_at(half);
-                let pieces = ["", first, second];
-                pieces.map(|json| json!({ "type": "input_json_delta", "partial_json": json })).to_vec()
+                let pieces = calls.next().map(Call::pieces).unwrap_or_default();
+                let pieces = std::iter::once("").chain(pieces);
+                pieces.map(|json| json!({ "type": "input_json_delta", "partial_json": json })).collect()
             }
         };
         events.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
@@ -294,7 +293,7 @@ fn content(completion: &Completion) -> Vec<Value> {
     }
     content.extend(completion.calls.iter().enumerate().map(|(index, call)| {
         let id = format!("toolu_{:016x}_{index}", completion.draw);
-        json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.arguments })
+        json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.json() })
     }));
     content
 }

@@ -7,7 +7,7 @@ use super::{
         Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, missing,
         text, tokens, tool, within, wrong_type,
     },
-    completion::{Completion, End},
+    completion::{Call, Completion, End},
     error::ApiError,
     format::named,
 };
@@ -93,7 +93,8 @@ fn turn(item: &Value, path: &str) -> Result<Option<Turn>, ApiError> {
         }
         "function_call_output" => {
             string("call_id")?;
-            Ok(Some(Turn::new("tool", string("output")?)))
+            let output = item.get("output").ok_or_else(|| lacks("output"))?;
+            Ok(Some(Turn::new("tool", words(output, path)?)))
         }
         "reasoning" => string("id").map(|_| None),
         kind => Err(ApiError::invalid(path, format!("Invalid value: '{kind}'."))),
@@ -182,6 +183,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
         json!({ "type": "response.created", "response": begun }),
         json!({ "type": "response.in_progress", "response": begun }),
     ];
+    let mut calls = completion.calls.iter();
     for (index, item) in items(completion).into_iter().enumerate() {
         events.push(
             json!({ "type": "response.output_item.added", "output_index": index, "item": begin(&item) }),
@@ -189,7 +191,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
         match item["type"].as_str() {
             Some("reasoning") => summary_events(&mut events, index, &item, completion),
             Some("message") => text_events(&mut events, index, &item, completion),
-            _ => call_events(&mut events, index, &item),
+            _ => call_events(&mut events, index, &item, calls.next()),
         }
         events.push(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
     }
@@ -259,14 +261,17 @@ fn text_events(events: &mut Vec<Value>, index: usize, item: &Value, completion: 
     events.push(with("content_part.done", "part", part(completion.text())));
 }
 
-fn call_events(events: &mut Vec<Value>, index: usize, item: &Value) {
+fn call_events(events: &mut Vec<Value>, index: usize, item: &Value, call: Option<&Call>) {
     let head = |kind: &str| json!({ "type": kind, "item_id": item["id"], "output_index": index });
-    let mut delta = head("response.function_call_arguments.delta");
-    delta["delta"] = item["arguments"].clone();
+    for piece in call.map(Call::pieces).unwrap_or_default() {
+        let mut delta = head("response.function_call_arguments.delta");
+        delta["delta"] = json!(piece);
+        events.push(delta);
+    }
     let mut done = head("response.function_call_arguments.done");
     done["arguments"] = item["arguments"].clone();
     done["name"] = item["name"].clone();
-    events.extend([delta, done]);
+    events.push(done);
 }
 
 fn items(completion: &Completion) -> Vec<Value> {
@@ -279,7 +284,7 @@ fn items(completion: &Completion) -> Vec<Value> {
             "encrypted_content": "c2ltdWxhdGVk",
         }));
     }
-    if completion.calls.is_empty() {
+    if completion.calls.is_empty() || !completion.pieces.is_empty() {
         let content = match completion.end {
             End::Declined => json!({ "type": "refusal", "refusal": completion.text() }),
             _ => {
@@ -296,7 +301,7 @@ fn items(completion: &Completion) -> Vec<Value> {
         json!({
             "type": "function_call", "id": format!("fc_{draw:016x}_{index}"), "status": "completed",
             "call_id": format!("call_{draw:016x}_{index}"), "name": call.name,
-            "arguments": call.arguments.to_string(),
+            "arguments": call.arguments,
         })
     }));
     items

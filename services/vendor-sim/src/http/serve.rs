@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::{
     ask::{Ask, Delivery},
     chat,
-    completion::{self, Completion, End, TOKEN_BYTES, limited},
+    completion::{self, Call, Completion, End, TOKEN_BYTES, limited},
     error::ApiError,
     format::Format,
     gemini, messages, responses,
@@ -32,6 +32,7 @@ use podium_demo_workers::{Model, dice, prompt};
 use crate::{
     behaviour::{CallScript, Fault},
     calls::{Arrival, CallEntry, CallLog, Outcome},
+    script::ScriptedReply,
     sim::Shared,
 };
 
@@ -204,8 +205,17 @@ async fn complete(
     let prompt = turns.concat();
     let prompt_tokens = prompt_tokens(&ask);
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
-    let calls = completion::calls(&ask);
-    let (pieces, end) = if calls.is_empty() {
+    let reply = shared.reply(model, &ask.asked());
+    let calls = match &reply {
+        Some(reply) => scripted_calls(reply, &ask),
+        None => completion::calls(&ask),
+    };
+    let (pieces, end) = if let Some(reply) = reply {
+        match limited(&reply.text, &ask.stops, ask.tokens_max) {
+            (pieces, End::Stop) if !calls.is_empty() => (pieces, End::ToolCalls),
+            limited => limited,
+        }
+    } else if calls.is_empty() {
         let (mut text, is_declined) = text(shared, model, &ask, script, sequence).await?;
         for _ in 0..script.stamp_words {
             // Writing to a string cannot fail.
@@ -232,6 +242,11 @@ async fn complete(
         prompt_tokens,
         cached_tokens: cached.min(prompt_tokens),
     })
+}
+
+fn scripted_calls(reply: &ScriptedReply, ask: &Ask) -> Vec<Call> {
+    let calls = reply.calls.iter().take(ask.tools.calls_max);
+    calls.map(|call| Call { name: call.name.clone(), arguments: call.arguments_text() }).collect()
 }
 
 /// The model's text, and whether it is a refusal.

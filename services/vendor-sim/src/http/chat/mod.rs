@@ -24,7 +24,9 @@ pub(super) fn whole(completion: &Completion) -> Value {
         message["refusal"] = json!(completion.text());
     }
     if !calls.is_empty() {
-        message["content"] = Value::Null;
+        if completion.pieces.is_empty() {
+            message["content"] = Value::Null;
+        }
         message["tool_calls"] = Value::Array(calls);
     }
     json!({
@@ -51,10 +53,11 @@ pub(super) fn frames(completion: &Completion, delivery: Delivery) -> Vec<String>
     deltas.extend(completion.pieces.iter().map(|piece| json!({ member: piece })));
     for (index, call) in completion.calls.iter().enumerate() {
         let mut head = call_body(completion, index, call);
-        let arguments = std::mem::replace(&mut head["function"]["arguments"], json!(""));
+        head["function"]["arguments"] = json!("");
         head["index"] = json!(index);
         deltas.push(json!({ "tool_calls": [head] }));
-        deltas.push(json!({ "tool_calls": [{ "index": index, "function": { "arguments": arguments } }] }));
+        let piece = |text| json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] });
+        deltas.extend(call.pieces().into_iter().map(piece));
     }
     let mut chunks: Vec<_> = deltas.iter().map(|delta| chunk(completion, delta, None, delivery)).collect();
     chunks.push(chunk(completion, &json!({}), Some(finish_reason(completion.end)), delivery));
@@ -95,7 +98,7 @@ fn call_body(completion: &Completion, index: usize, call: &Call) -> Value {
     json!({
         "id": format!("call_{:016x}_{index}", completion.draw),
         "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments.to_string() },
+        "function": { "name": call.name, "arguments": call.arguments },
     })
 }
 
