@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use podium_domain::ids::ClaimId;
-use podium_domain::run::{Run, TaskRef};
+use podium_domain::call_id::CallId;
+use podium_domain::content::ToolCall;
+use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::run::{Run, StepRef, TaskRef};
+
+use crate::v1;
 
 /// Numbers the attempts of each task from 1, in the order of their claims.
 ///
@@ -11,6 +15,8 @@ use podium_domain::run::{Run, TaskRef};
 #[derive(Clone, Debug, Default)]
 pub struct AttemptNumbers {
     claims: BTreeMap<TaskRef, Vec<ClaimId>>,
+    /// The run, which the ids of its tool calls name.
+    run: Option<RunId>,
 }
 
 impl AttemptNumbers {
@@ -18,7 +24,15 @@ impl AttemptNumbers {
     pub fn of(run: &Run) -> Self {
         let claims =
             run.tasks().map(|(task, work)| (task, work.attempts.iter().map(|a| a.claim).collect())).collect();
-        Self { claims }
+        Self { claims, run: Some(run.id()) }
+    }
+
+    /// The tool calls of an attempt, by the ids that clients get.
+    pub(crate) fn calls(&self, step: StepRef, claim: ClaimId, calls: &[ToolCall]) -> Vec<v1::ToolCall> {
+        let Some(run) = self.run else { return Vec::new() };
+        let id = |index| CallId::new(run, step, claim, index).to_string();
+        let with_id = |(index, call): (usize, &ToolCall)| v1::ToolCall { id: id(index), ..call.into() };
+        calls.iter().enumerate().map(with_id).collect()
     }
 
     /// The number of the attempt under `claim`. An unknown claim gets the task's next number.

@@ -2,7 +2,9 @@
 
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
-use podium_domain::run::{FailReason, FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{
+    FailReason, FinishReason, Planned, RunEvent, RunSpec, SequencedEvent, StepRef, TaskRef,
+};
 use podium_domain::time::Timestamp;
 
 use crate::AttemptNumbers;
@@ -43,14 +45,27 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
         RunEvent::StepReady { round, step } => {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
-        RunEvent::StepDone { round, step, claim, output, usage, cost, first_token_ms, finish, saved } => {
-            let attempt = attempts.number(TaskRef::Step { round: *round, step: *step }, *claim);
+        RunEvent::StepDone {
+            round,
+            step,
+            claim,
+            output,
+            calls,
+            usage,
+            cost,
+            first_token_ms,
+            finish,
+            saved,
+            reasoning: _,
+        } => {
+            let task = StepRef { round: *round, step: *step };
             Kind::StepDone(v1::StepDone {
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
                 saved: saved.map(Into::into),
-                attempt,
+                attempt: attempts.number(task.into(), *claim),
+                tool_calls: attempts.calls(task, *claim, calls),
                 ..step_done(*round, *step, output, *finish)
             })
         }
@@ -133,6 +148,7 @@ fn step_done(round: u16, step: StepIndex, output: &str, finish: FinishReason) ->
         cost_nano_usd: 0,
         first_token_ms: None,
         saved: None,
+        tool_calls: Vec::new(),
     }
 }
 

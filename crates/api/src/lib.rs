@@ -13,6 +13,7 @@ mod model;
 mod new_run;
 pub mod openai;
 mod runs;
+mod tools;
 
 pub use attempts::AttemptNumbers;
 pub use codec::{SizedCodec, SizedEncoder};

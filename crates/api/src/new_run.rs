@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use podium_domain::answer::{AnswerForm, JsonSchema};
-use podium_domain::content::Part;
+use podium_domain::content::{Image, Part};
 use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
@@ -16,6 +16,7 @@ use podium_domain::sampling::Sampling;
 use podium_domain::stops::Stops;
 
 use crate::image::{of_bytes, of_url};
+use crate::tools::{call_part, result_part, tools};
 use crate::v1;
 use crate::{ApiError, ErrorCode, ModelName, Problems};
 
@@ -47,11 +48,14 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         }
         let sampling = sampling(request.sampling.unwrap_or_default(), &mut problems);
         let answer = answer(request.response_format, &mut problems);
+        let (choice, parallel) = (request.tool_choice, request.parallel_tool_calls);
+        let tools = tools(request.tools, choice, parallel, &mut problems);
         let stops = Stops::new(request.stop).map_err(|e| problems.add("stop", e.to_string()));
         match (conversation, stops, problems.is_empty()) {
             (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops };
+                let request =
+                    RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools };
                 Ok(Self { request_id, model, request })
             }
             _ => Err(ApiError::on_fields(problems)),
@@ -130,18 +134,29 @@ fn counts(messages: &[v1::Message]) -> Result<(), ConversationError> {
 
 /// A part of a message; an error says what it must be.
 fn part(role: Role, part: v1::Part) -> Result<Part, String> {
-    let image = match part.part {
-        Some(v1::part::Part::Text(text)) => return Ok(Part::Text(text)),
-        Some(v1::part::Part::Image(image)) => image.image,
-        None => None,
-    };
-    match image {
-        Some(_) if role != Role::User => Err("text: only user messages may have images".to_owned()),
-        Some(v1::image::Image::Url(url)) => of_url(&url).map(Part::Image),
-        Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => {
-            of_bytes(&media_type, &data).map(Part::Image)
+    match part.part {
+        Some(v1::part::Part::Text(text)) => Ok(Part::Text(text)),
+        Some(v1::part::Part::Image(_)) if role != Role::User => {
+            Err("text: only user messages may have images".to_owned())
         }
-        None => Err("text or an image".to_owned()),
+        Some(v1::part::Part::Image(sent)) => image(sent).map(Part::Image),
+        Some(v1::part::Part::ToolCall(call)) if role == Role::Assistant => call_part(call),
+        Some(v1::part::Part::ToolCall(_)) => {
+            Err("text: only assistant messages may have tool calls".to_owned())
+        }
+        Some(v1::part::Part::ToolResult(result)) if role == Role::User => result_part(result, image),
+        Some(v1::part::Part::ToolResult(_)) => {
+            Err("text: only user messages may have tool results".to_owned())
+        }
+        None => Err("text, an image, a tool call or a tool result".to_owned()),
+    }
+}
+
+fn image(image: v1::Image) -> Result<Image, String> {
+    match image.image {
+        Some(v1::image::Image::Url(url)) => of_url(&url),
+        Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => of_bytes(&media_type, &data),
+        None => Err("an image with a url or data".to_owned()),
     }
 }
 

@@ -10,11 +10,12 @@ use podium_domain::policy::{
     BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
 };
 use podium_domain::run::{
-    Attempt, AttemptOutcome, FailReason, FinishReason, MissingStep, Round, Run, RunState, Saved, StepRun,
-    Task, TaskState,
+    Attempt, AttemptOutcome, FailReason, FinishReason, MissingStep, Round, Run, RunState, Saved, StepRef,
+    StepRun, Task, TaskState,
 };
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
+use podium_domain::tools::CallsAtOnce;
 use podium_domain::usage::Usage;
 
 use crate::image::bytes_of;
@@ -32,6 +33,7 @@ pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
 impl From<&Run> for v1::Run {
     fn from(run: &Run) -> Self {
         let spec = run.spec();
+        let tools = spec.request.tools.as_ref();
         Self {
             run_id: run.id().to_string(),
             sequence: run.version(),
@@ -44,7 +46,7 @@ impl From<&Run> for v1::Run {
             messages: spec.request.conversation.messages().iter().map(Into::into).collect(),
             conductor: spec.conductor.clone(),
             pool: spec.pool.clone(),
-            rounds: (0u32..).zip(run.rounds()).map(|(number, round)| round_of(number, round)).collect(),
+            rounds: (0u16..).zip(run.rounds()).map(|(number, round)| round_of(run, number, round)).collect(),
             answer: run.answer().map(ToOwned::to_owned),
             failure: match run.state() {
                 RunState::Failed { reason } => Some(reason.into()),
@@ -60,6 +62,10 @@ impl From<&Run> for v1::Run {
             sampling: (!spec.request.sampling.is_none()).then(|| spec.request.sampling.into()),
             response_format: response_format(&spec.request.answer),
             stop: spec.request.stops.as_slice().to_vec(),
+            tools: tools.iter().flat_map(|tools| &tools.tools).map(Into::into).collect(),
+            tool_choice: tools.map(|tools| (&tools.choice).into()),
+            parallel_tool_calls: tools.map(|tools| tools.at_once == CallsAtOnce::Several),
+            tool_calls: run.tool_calls().iter().map(Into::into).collect(),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),
@@ -71,16 +77,19 @@ impl From<&Run> for v1::Run {
     }
 }
 
-fn round_of(number: u32, round: &Round) -> v1::Round {
+fn round_of(run: &Run, number: u16, round: &Round) -> v1::Round {
     let steps = indices().zip(round.known_steps()).zip(&round.steps);
     let planned = round.planned.as_ref();
+    let calls = |step| run.calls_of(StepRef { round: number, step }).iter().map(Into::into).collect();
     v1::Round {
-        number,
+        number: number.into(),
         planning_state: v1::TaskState::from(&round.planning.state).into(),
         planning_attempts: attempts_of(&round.planning),
         reasoning: planned.map(|planned| planned.reasoning.clone()).unwrap_or_default(),
         fallback: planned.and_then(|planned| planned.fallback.clone()),
-        steps: steps.map(|((index, step), done)| step_of(index, step, done)).collect(),
+        steps: steps
+            .map(|((index, step), done)| v1::Step { tool_calls: calls(index), ..step_of(index, step, done) })
+            .collect(),
         superseded_steps: round.superseded.into(),
         abandoned: round.abandoned.as_ref().map(Into::into),
         corrects: round.corrects.as_ref().map(Into::into),
@@ -98,6 +107,7 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
         finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
         fell_back_to: done.worker.as_ref().map(ToString::to_string),
+        tool_calls: Vec::new(),
     }
 }
 
@@ -170,12 +180,20 @@ impl From<&Message> for v1::Message {
     }
 }
 
-/// A part that a client sent. Other parts never occur in a client's conversation.
+/// A part that a client sent.
 fn part(part: &Part) -> Option<v1::Part> {
     let part = match part {
         Part::Text(text) => v1::part::Part::Text(text.clone()),
         Part::Image(image) => v1::part::Part::Image(v1::Image { image: Some(image_of(image)) }),
-        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => return None,
+        Part::ToolCall(call) => v1::part::Part::ToolCall(call.into()),
+        Part::ToolResult(result) => v1::part::Part::ToolResult(v1::ToolResult {
+            call_id: result.call_id.clone(),
+            output: result.output.clone(),
+            images: result.images.iter().map(|image| v1::Image { image: Some(image_of(image)) }).collect(),
+            is_error: result.is_error,
+        }),
+        // Restored from an earlier run; clients do not send it.
+        Part::Reasoning(_) => return None,
     };
     Some(v1::Part { part: Some(part) })
 }

@@ -110,7 +110,8 @@ impl AnswerForm {
     }
 }
 
-fn is_within(value: &Value, depth: usize) -> bool {
+/// Whether objects and lists nest at most `depth` deep.
+pub(crate) fn is_within(value: &Value, depth: usize) -> bool {
     let inside = |value: &Value| depth.checked_sub(1).is_some_and(|depth| is_within(value, depth));
     match value {
         Value::Object(members) => depth > 0 && members.values().all(inside),

@@ -32,17 +32,34 @@ impl Part {
         matches!(self, Self::Image(_))
     }
 
+    /// Its images: itself, or those of a tool's result.
+    pub fn images(&self) -> &[Image] {
+        match self {
+            Self::Image(image) => std::slice::from_ref(image),
+            Self::ToolResult(result) => &result.images,
+            Self::Text(_) | Self::ToolCall(_) | Self::Reasoning(_) => &[],
+        }
+    }
+
+    /// Its size in bytes without images.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Image(_) => 0,
+            Self::ToolResult(result) => result.text_bytes(),
+            Self::Text(_) | Self::ToolCall(_) | Self::Reasoning(_) => self.bytes(),
+        }
+    }
+
     /// Its size in bytes for limits: everything that a client or a worker chose.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            Self::Image(Image::Url(url)) => url.len(),
-            Self::Image(Image::Data { base64, .. }) => base64.len(),
-            Self::ToolCall(call) => {
-                call.id.len() + call.name.len() + call.arguments.len() + Seal::bytes(call.seal.as_ref())
+            Self::Image(image) => image.bytes(),
+            Self::ToolCall(call) => call.bytes(),
+            Self::ToolResult(result) => {
+                result.text_bytes() + result.images.iter().map(Image::bytes).sum::<usize>()
             }
-            Self::ToolResult(result) => result.call_id.len() + result.name.len() + result.output.len(),
-            Self::Reasoning(reasoning) => reasoning.text.len() + Seal::bytes(reasoning.seal.as_ref()),
+            Self::Reasoning(reasoning) => reasoning.bytes(),
         }
     }
 }
@@ -60,6 +77,15 @@ pub enum Image {
         /// Its bytes in padded standard base64.
         base64: String,
     },
+}
+
+impl Image {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Url(url) => url.len(),
+            Self::Data { base64, .. } => base64.len(),
+        }
+    }
 }
 
 /// The image encodings that every vendor supports.
@@ -95,11 +121,35 @@ pub struct ToolCall {
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// The arguments, as the text of a JSON object.
+    /// The arguments, as the worker wrote them: usually the text of a JSON object, but models write invalid JSON too.
     pub arguments: String,
     /// The seal that the worker expects back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<Seal>,
+    /// The id by which the worker knows the call, if it differs from `id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_id: Option<Seal>,
+}
+
+impl ToolCall {
+    /// A call without seals.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        let (id, name, arguments) = (id.into(), name.into(), arguments.into());
+        Self { id, name, arguments, seal: None, own_id: None }
+    }
+
+    /// Its size in bytes for limits.
+    pub fn bytes(&self) -> usize {
+        let seals = Seal::bytes(self.seal.as_ref()) + Seal::bytes(self.own_id.as_ref());
+        self.id.len() + self.name.len() + self.arguments.len() + seals
+    }
+
+    /// Whether the arguments of both are the same JSON, whatever its spaces and the order of its members; or the same text.
+    pub fn has_same_arguments(&self, other: &Self) -> bool {
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        self.arguments == other.arguments
+            || json(&self.arguments).is_some_and(|arguments| Some(arguments) == json(&other.arguments))
+    }
 }
 
 /// The result of a tool call.
@@ -114,6 +164,21 @@ pub struct ToolResult {
     /// Whether the tool failed.
     #[serde(default)]
     pub is_error: bool,
+    /// The images of the output, after its text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+impl ToolResult {
+    /// The text output of a tool that did not fail.
+    pub fn new(call_id: impl Into<String>, name: impl Into<String>, output: impl Into<String>) -> Self {
+        let (call_id, name, output) = (call_id.into(), name.into(), output.into());
+        Self { call_id, name, output, is_error: false, images: Vec::new() }
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.call_id.len() + self.name.len() + self.output.len()
+    }
 }
 
 /// The assistant's reasoning, as far as the vendor shows it.
@@ -126,7 +191,14 @@ pub struct Reasoning {
     pub seal: Option<Seal>,
 }
 
-/// An opaque mark by which a worker recognises its own output. It is returned to that worker only.
+impl Reasoning {
+    /// Its size in bytes for limits.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + Seal::bytes(self.seal.as_ref())
+    }
+}
+
+/// An opaque mark by which a worker recognises its own output: a signature, or an id. It is returned to that worker only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// The worker that issued it.

@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod budget;
+pub mod call_id;
 pub mod cells;
 pub mod content;
 pub mod conversation;
@@ -27,4 +28,6 @@ pub mod sampling;
 pub mod share;
 pub mod stops;
 pub mod time;
+pub mod tool_loop;
+pub mod tools;
 pub mod usage;

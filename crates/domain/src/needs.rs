@@ -1,16 +1,14 @@
 //! The features that a run needs of its workers: clients name no worker, so unsuitable ones are left out before any call.
 //!
 //! Every worker sees the whole question, so each must support the question's images. Which worker writes the answer is known only
-//! with the plan and may change later, so each must also support the response format and the stop sequences.
+//! with the plan and may change later, so each must also support the response format, the stop sequences and the tools.
 
 use std::fmt;
 
-use crate::answer::AnswerForm;
-use crate::conversation::Conversation;
 use crate::ids::WorkerId;
 use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
-use crate::stops::Stops;
+use crate::request::RunRequest;
 
 /// What an error says of a worker that does not support blank stop sequences.
 pub const BLANK_STOP: &str = "stop that is nothing but blanks";
@@ -41,18 +39,14 @@ impl fmt::Display for NoneTakes {
     }
 }
 
-/// Restricts the policy to the workers that support the question's images, the response format and the stop sequences. Unchanged
-/// if all permitted workers do.
-pub fn narrowed(
-    policy: Policy,
-    pool: &Pool,
-    conversation: &Conversation,
-    answer: &AnswerForm,
-    stops: &Stops,
-) -> Result<Policy, NoneTakes> {
-    let image = conversation.images().next().map(|_| Feature::Image);
+/// Restricts `policy` to the workers that support the question's images, the response format, the stop sequences and the tools of
+/// the request. Unchanged if all permitted workers do.
+pub fn narrowed(policy: Policy, pool: &Pool, request: &RunRequest) -> Result<Policy, NoneTakes> {
+    let stops = &request.stops;
+    let image = request.conversation.images().next().map(|_| Feature::Image);
     let stop = (!stops.is_empty()).then_some(Feature::Stop);
-    let needs: Vec<_> = image.into_iter().chain(answer.feature()).chain(stop).collect();
+    let tools = request.needs_tools().then_some(Feature::Tools);
+    let needs: Vec<_> = image.into_iter().chain(request.answer.feature()).chain(stop).chain(tools).collect();
     let (mut able, mut lacks, mut last) = (Vec::new(), Vec::new(), None);
     for worker in pool.workers().iter().filter(|worker| policy.allows(&worker.id)) {
         let lacking = needs.iter().find(|feature| !worker.takes(**feature));
@@ -79,9 +73,16 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::content::{Image, Part};
-    use crate::conversation::{Message, Role};
+    use crate::answer::AnswerForm;
+    use crate::content::{Image, Part, ToolCall, ToolResult};
+    use crate::conversation::{Conversation, Message, Role};
     use crate::policy::{Effort, Tier};
+    use crate::stops::Stops;
+    use crate::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
+
+    fn asking(conversation: &Conversation, policy: &Policy) -> RunRequest {
+        RunRequest::new(conversation.clone(), policy.clone())
+    }
 
     fn pool(workers: &[(&str, &str)]) -> Pool {
         let mut toml = String::from(
@@ -118,13 +119,12 @@ mod tests {
     fn unsuitable_workers_are_left_out() {
         let pool = pool(&[("a", SEES), ("b", SEES_ONLY), ("c", WRITES), ("d", "")]);
         let ([plain, seen], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
-        let none = Stops::default();
         let names = |policy: &Policy, asked, answer: &AnswerForm| {
-            narrowed(policy.clone(), &pool, asked, answer, &none)
-                .map(|policy| allowed(&policy, &pool).join(""))
+            let request = RunRequest { answer: answer.clone(), ..asking(asked, policy) };
+            narrowed(policy.clone(), &pool, &request).map(|policy| allowed(&policy, &pool).join(""))
         };
         let text = AnswerForm::Text;
-        assert_eq!(narrowed(ultra.clone(), &pool, &plain, &text, &none), Ok(ultra.clone()));
+        assert_eq!(narrowed(ultra.clone(), &pool, &asking(&plain, &ultra)), Ok(ultra.clone()));
         assert_eq!(names(&ultra, &seen, &text).unwrap(), "ab");
         assert_eq!(names(&ultra, &plain, &AnswerForm::JsonObject).unwrap(), "c");
         let refused = names(&ultra, &seen, &AnswerForm::JsonObject).unwrap_err();
@@ -137,7 +137,36 @@ mod tests {
         let just_d = Policy { workers_allowed: only("d"), ..ultra.clone() };
         assert_eq!(names(&just_d, &seen, &text).unwrap_err().feature, Feature::Image);
         let just_b = Policy { workers_allowed: only("b"), ..ultra };
-        assert_eq!(narrowed(just_b.clone(), &pool, &seen, &text, &none), Ok(just_b));
+        assert_eq!(narrowed(just_b.clone(), &pool, &asking(&seen, &just_b)), Ok(just_b));
+    }
+
+    #[test]
+    fn workers_that_cannot_call_tools_are_left_out() {
+        let pool = pool(&[("a", "features = [\"tools\"]"), ("b", "")]);
+        let ([plain, _], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
+        let (name, schema) = ("look".to_owned(), Tool::no_parameters());
+        let tools = vec![Tool { name, description: String::new(), schema, strict: None }];
+        let offering = |choice| {
+            let tools = Some(ToolUse { tools: tools.clone(), choice, at_once: CallsAtOnce::Several });
+            RunRequest { tools, ..asking(&plain, &ultra) }
+        };
+        let able = |request: &RunRequest| allowed(&narrowed(ultra.clone(), &pool, request).unwrap(), &pool);
+        assert_eq!(able(&offering(ToolChoice::Auto)), ["a"]);
+        assert_eq!(able(&offering(ToolChoice::None)), ["a", "b"]);
+        let call = Part::ToolCall(ToolCall::new("c", "look", "{}"));
+        let result = Part::ToolResult(ToolResult::new("c", "look", "blue"));
+        let turns = vec![
+            Message::new(Role::User, "look"),
+            Message::new(Role::Assistant, "").with([call]),
+            Message::new(Role::User, "").with([result]),
+        ];
+        let conversation = Conversation::new(turns).unwrap();
+        assert_eq!(able(&RunRequest { conversation, ..offering(ToolChoice::None) }), ["a"]);
+        let only_b = WorkersAllowed::Only([WorkerId::new("b").unwrap()].into());
+        let refused =
+            narrowed(Policy { workers_allowed: only_b, ..ultra.clone() }, &pool, &offering(ToolChoice::Auto));
+        let message = "no worker can be asked for this: worker `b` does not take tools";
+        assert_eq!(refused.unwrap_err().to_string(), message);
     }
 
     #[test]
@@ -153,8 +182,10 @@ mod tests {
         ]);
         let ([plain, _], ultra) = (conversations(), Policy::new(Tier::Ultra, Effort::Medium));
         let stops = |text: &str| Stops::new(vec![text.to_owned()]).unwrap();
-        let narrowed =
-            |policy: &Policy, text| narrowed(policy.clone(), &pool, &plain, &AnswerForm::Text, &stops(text));
+        let narrowed = |policy: &Policy, text| {
+            let request = RunRequest { stops: stops(text), ..asking(&plain, policy) };
+            narrowed(policy.clone(), &pool, &request)
+        };
         assert_eq!(allowed(&narrowed(&ultra, "END").unwrap(), &pool), ["chat", "anthropic", "gemini"]);
         assert_eq!(allowed(&narrowed(&ultra, "\n").unwrap(), &pool), ["chat", "gemini"]);
         let only =
@@ -175,9 +206,8 @@ mod tests {
         let workers: Vec<_> = ids.iter().map(|id| (id.as_str(), "")).collect();
         let [_, seen] = conversations();
         let ultra = Policy::new(Tier::Ultra, Effort::Medium);
-        let refused = narrowed(ultra, &pool(&workers), &seen, &AnswerForm::Text, &Stops::default())
-            .unwrap_err()
-            .to_string();
+        let request = asking(&seen, &ultra);
+        let refused = narrowed(ultra, &pool(&workers), &request).unwrap_err().to_string();
         assert!(refused.ends_with("worker `w7` does not take image, nor do 12 others"), "{refused}");
     }
 }

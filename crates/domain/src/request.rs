@@ -7,6 +7,7 @@ use crate::conversation::Conversation;
 use crate::policy::Policy;
 use crate::sampling::Sampling;
 use crate::stops::Stops;
+use crate::tools::ToolUse;
 
 /// What a client requests of a run, except its model. The fields are stored with the run: a new one needs a serde default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct RunRequest {
     /// The stop sequences of the answer.
     #[serde(default, skip_serializing_if = "Stops::is_empty")]
     pub stops: Stops,
+    /// The tools that the client executes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolUse>,
 }
 
 impl RunRequest {
@@ -38,11 +42,25 @@ impl RunRequest {
             sampling: Sampling::NONE,
             answer: AnswerForm::Text,
             stops: Stops::default(),
+            tools: None,
         }
     }
 
-    /// Whether the final step gets a different request than the others: a token limit, a response format, or stop sequences.
+    /// Whether the final step gets a different request than the others: a token limit, a response format, stop sequences, or tools.
     pub fn shapes_answer(&self) -> bool {
-        self.answer_tokens_max.is_some() || !self.answer.is_text() || !self.stops.is_empty()
+        self.answer_tokens_max.is_some()
+            || !self.answer.is_text()
+            || !self.stops.is_empty()
+            || self.tools.is_some()
+    }
+
+    /// The tools to offer to the final step. Tools that must not be called are offered only because earlier turns called them.
+    pub fn offered_tools(&self) -> Option<&ToolUse> {
+        self.tools.as_ref().filter(|tools| tools.may_call() || self.conversation.has_tool_calls())
+    }
+
+    /// Whether its workers must be able to call tools, or to read earlier calls.
+    pub fn needs_tools(&self) -> bool {
+        self.offered_tools().is_some() || self.conversation.has_tool_calls()
     }
 }

@@ -16,12 +16,14 @@ mod failure;
 mod head;
 mod settle;
 mod task;
+mod tool_calls;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{BudgetRef, Charge};
+use crate::content::{Reasoning, ToolCall};
 use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
@@ -170,6 +172,12 @@ pub struct StepRun {
     pub fallbacks: u16,
     /// The text that it produced.
     pub output: Option<String>,
+    /// Its tool calls, by the ids of its worker. [`Run::calls_of`] has them by the ids that clients get.
+    #[serde(default)]
+    pub calls: Vec<ToolCall>,
+    /// The sealed reasoning that its worker expects back with the results of the calls.
+    #[serde(default)]
+    pub reasoning: Vec<Reasoning>,
     /// Why its worker stopped writing.
     pub finish: Option<FinishReason>,
     /// The last error, if it failed.
@@ -179,7 +187,16 @@ pub struct StepRun {
 
 impl StepRun {
     fn waiting() -> Self {
-        Self { task: Task::waiting(), worker: None, fallbacks: 0, output: None, finish: None, error: None }
+        Self {
+            task: Task::waiting(),
+            worker: None,
+            fallbacks: 0,
+            output: None,
+            calls: Vec::new(),
+            reasoning: Vec::new(),
+            finish: None,
+            error: None,
+        }
     }
 }
 
@@ -257,7 +274,7 @@ impl Run {
         u16::try_from(self.rounds.len().saturating_sub(1)).unwrap_or(u16::MAX)
     }
 
-    /// The answer, if the run succeeded.
+    /// The text of the answer, if the run succeeded. It may be empty if the answer has tool calls.
     pub fn answer(&self) -> Option<&str> {
         match self.state {
             RunState::Succeeded { round, step } => self.output(round, step),

@@ -26,6 +26,8 @@ pub(crate) struct Question<'a> {
     pub(crate) conversation: &'a Conversation,
     pub(crate) policy: &'a Policy,
     pub(crate) answer_tokens_max: Option<u32>,
+    /// The size of the offered tools, which are part of the final step's prompt.
+    pub(crate) tools_bytes: usize,
     /// The time of the run, because prices change.
     pub(crate) at: Timestamp,
 }
@@ -89,7 +91,8 @@ impl Question<'_> {
         let messages = self.conversation.messages().iter();
         let conversation: u64 = messages.map(|message| message.text_bytes() as u64).sum();
         let images = self.conversation.images().count() as u64;
-        let tokens = (conversation + given.bytes + FRAME_BYTES).div_ceil(PROMPT_BYTES_PER_TOKEN)
+        let tools = self.tools_bytes as u64;
+        let tokens = (conversation + tools + given.bytes + FRAME_BYTES).div_ceil(PROMPT_BYTES_PER_TOKEN)
             + images * IMAGE_TOKENS_MAX
             + given.tokens.saturating_mul(PROMPT_TOKENS_PER_SEEN);
         let answer_max = self.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);

@@ -15,6 +15,7 @@ pub(crate) mod retry;
 mod retry_budget;
 mod step_cache;
 mod step_call;
+mod written;
 
 use std::sync::Arc;
 
@@ -179,7 +180,9 @@ impl Executor {
             debug!(%run, %error, "watchers were not notified");
         }
         let saved = Some(Saved { usage, cost: call.prices(claim).cost(&usage) });
-        let result = StepResult { output, spent: Spent::NONE, finish, first_token_ms: None, saved };
+        let (calls, reasoning) = (Vec::new(), Vec::new());
+        let (spent, first_token_ms) = (Spent::NONE, None);
+        let result = StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved };
         self.record_unanswered(Command::CompleteStep { round, step, claim, result }, incoming).await
     }
 

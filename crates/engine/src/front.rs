@@ -6,5 +6,6 @@ pub(crate) mod history;
 pub(crate) mod ratings;
 pub(crate) mod readiness;
 pub(crate) mod submit;
+mod tool_loop;
 pub(crate) mod wait_for_end;
 pub(crate) mod watch;

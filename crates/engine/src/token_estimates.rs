@@ -4,7 +4,7 @@ use podium_domain::content::IMAGE_TOKENS;
 use podium_domain::conversation::Message;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::TokenEstimate;
-use podium_ports::vendor::{AnswerForm, ChatRequest};
+use podium_ports::vendor::{AnswerForm, ChatRequest, ToolUse};
 
 /// Bytes of a token. English text has about four.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -23,7 +23,7 @@ pub(crate) fn message_tokens(messages: &[Message]) -> u64 {
     text_tokens(text_bytes(messages)) + image_count(messages) * IMAGE_TOKENS
 }
 
-/// Tokens of a prompt: its messages, and the schema of the response format, which vendors prepend.
+/// Tokens of a prompt: its messages, and the tools and the schema of the response format, which vendors prepend.
 pub(crate) fn prompt_tokens(request: &ChatRequest) -> u64 {
     text_tokens(prompt_bytes(request)) + image_count(&request.messages) * IMAGE_TOKENS
 }
@@ -57,7 +57,8 @@ fn prompt_bytes(request: &ChatRequest) -> usize {
         AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
         AnswerForm::Text | AnswerForm::JsonObject | AnswerForm::Regex(_) => 0,
     };
-    text_bytes(&request.messages) + schema
+    let tools = request.tools.as_ref().map_or(0, ToolUse::bytes);
+    text_bytes(&request.messages) + schema + tools
 }
 
 fn text_bytes(messages: &[Message]) -> usize {

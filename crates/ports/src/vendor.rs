@@ -12,13 +12,13 @@ use podium_domain::limits::Quota;
 use podium_domain::policy::Effort;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
-use serde_json::Value;
 
 use crate::BoxError;
 
 pub use podium_domain::answer::{AnswerForm, JsonSchema};
 pub use podium_domain::run::FinishReason;
 pub use podium_domain::stops::STOPS_MAX;
+pub use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse};
 
 /// The request to a worker.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +67,6 @@ impl ChatRequest {
     }
 }
 
-/// Most tools of a request.
-pub const TOOLS_MAX: usize = 128;
-
 /// Whether the worker's reasoning is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningText {
@@ -77,50 +74,6 @@ pub enum ReasoningText {
     Hidden,
     /// Requested.
     Shown,
-}
-
-/// The tools of a request, and how they may be used.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolUse {
-    /// At least one and at most [`TOOLS_MAX`].
-    pub tools: Vec<Tool>,
-    /// Whether a tool must be called, and which.
-    pub choice: ToolChoice,
-    /// How many calls one answer may contain.
-    pub at_once: CallsAtOnce,
-}
-
-/// A tool that a worker may call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    /// Its name: letters, digits, `_` and `-`.
-    pub name: String,
-    /// Tells the model what the tool does.
-    pub description: String,
-    /// The JSON schema of its arguments, which are an object.
-    pub schema: Value,
-}
-
-/// Which tool must be called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// The worker decides.
-    Auto,
-    /// None; the tools are listed because earlier turns called them.
-    None,
-    /// At least one.
-    Required,
-    /// The tool with that name.
-    Named(String),
-}
-
-/// How many calls one answer may contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallsAtOnce {
-    /// Any number.
-    Several,
-    /// At most one.
-    One,
 }
 
 /// A part of a worker's answer.
@@ -143,7 +96,22 @@ pub enum ChatEvent {
     /// Ends the reasoning since the last event of this kind. To continue the conversation with the same worker, the caller sends
     /// both back.
     ReasoningSealed(Seal),
-    /// A complete tool call with all its arguments.
+    /// A tool call begins.
+    ToolCallBegun {
+        /// Its position among the calls of the answer, from 0, without gaps.
+        index: usize,
+        /// The name of the tool.
+        name: String,
+    },
+    /// A piece of the arguments of a tool call that has begun.
+    ToolArguments {
+        /// The position of the call.
+        index: usize,
+        /// The text. All pieces of a call together are the beginning of its arguments.
+        text: String,
+    },
+    /// A complete tool call with all its arguments, as the worker wrote them. The calls come in their order, after all text. A
+    /// caller that needs no live text may ignore the two events above.
     ToolCall(ToolCall),
     /// The end; always the last event of a stream without an error.
     Finished {

@@ -48,10 +48,12 @@ pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
             format!("response_format.{}", e.field()),
             e.to_string(),
         ),
+        SubmitError::Tools(e) => ApiError::on_field(ErrorCode::InvalidValue, "tools", e.to_string()),
         SubmitError::NoneTakes(e) => {
             let field = match e.feature {
                 Feature::Image => "messages",
                 Feature::Stop => "stop",
+                Feature::Tools => "tools",
                 _ => "response_format",
             };
             ApiError::on_field(ErrorCode::NoWorkerAllowed, field, e.to_string())

@@ -170,6 +170,8 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
     let usage = Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::NONE };
     StepResult {
         output: output.into(),
+        calls: Vec::new(),
+        reasoning: Vec::new(),
         finish: FinishReason::Stop,
         spent: Spent { usage, cost: Cost::from_nano_usd(120_000) },
         first_token_ms: Some(5),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use podium_domain::content::{Seal, ToolCall};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
@@ -68,6 +69,7 @@ enum Move {
     Say(String),
     Think(String),
     Unread(usize),
+    Send(Box<ChatEvent>),
     Wait(Gate),
     Break(Fault),
     Finish(FinishReason),
@@ -126,6 +128,31 @@ impl Answer {
     #[must_use]
     pub fn unread(self, bytes: usize) -> Self {
         self.then(Move::Unread(bytes))
+    }
+
+    /// Begins the tool call at position `index` and writes these pieces of its arguments.
+    #[must_use]
+    pub fn writes_call(self, index: usize, name: &str, arguments: &[&str]) -> Self {
+        let begun = self.sends(ChatEvent::ToolCallBegun { index, name: name.to_owned() });
+        arguments.iter().fold(begun, |answer, text| {
+            answer.sends(ChatEvent::ToolArguments { index, text: (*text).to_owned() })
+        })
+    }
+
+    /// Adds a complete tool call.
+    #[must_use]
+    pub fn call(self, call: ToolCall) -> Self {
+        self.sends(ChatEvent::ToolCall(call))
+    }
+
+    /// Seals the reasoning before.
+    #[must_use]
+    pub fn seal(self, seal: Seal) -> Self {
+        self.sends(ChatEvent::ReasoningSealed(seal))
+    }
+
+    fn sends(self, event: ChatEvent) -> Self {
+        self.then(Move::Send(Box::new(event)))
     }
 
     /// Waits until the gate opens.
@@ -297,6 +324,7 @@ impl Course {
                 Some(Move::Say(text)) => return Some(Ok(ChatEvent::Delta(text))),
                 Some(Move::Think(text)) => return Some(Ok(ChatEvent::Reasoning(text))),
                 Some(Move::Unread(bytes)) => return Some(Ok(ChatEvent::Unread(bytes))),
+                Some(Move::Send(event)) => return Some(Ok(*event)),
                 Some(Move::Wait(gate)) => gate.pass().await,
                 Some(Move::Break(fault)) => {
                     self.end();

@@ -52,12 +52,7 @@ async fn round_trip(vendors: &HttpVendors, worker: &Worker) -> Result<Value, Box
     let called = asked.calls.iter().cloned().map(Part::ToolCall);
     let results = asked.calls.iter().map(|call| {
         let output = if call.arguments.contains("Oslo") { "cold" } else { "warm" };
-        Part::ToolResult(ToolResult {
-            call_id: call.id.clone(),
-            name: call.name.clone(),
-            output: output.to_owned(),
-            is_error: false,
-        })
+        Part::ToolResult(ToolResult::new(call.id.clone(), call.name.clone(), output))
     });
     let conversation = vec![
         question,
@@ -84,7 +79,8 @@ async fn round_trip(vendors: &HttpVendors, worker: &Worker) -> Result<Value, Box
 async fn ask(vendors: &HttpVendors, worker: &Worker, messages: Vec<Message>) -> Result<Said, Box<dyn Error>> {
     let schema =
         json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
-    let tool = Tool { name: "weather".to_owned(), description: "How warm a city is.".to_owned(), schema };
+    let (name, description) = ("weather".to_owned(), "How warm a city is.".to_owned());
+    let tool = Tool { name, description, schema, strict: None };
     let request = ChatRequest {
         tools: Some(ToolUse { tools: vec![tool], choice: ToolChoice::Auto, at_once: CallsAtOnce::Several }),
         effort: worker.takes_effort().then_some(Effort::High),
@@ -98,7 +94,11 @@ async fn ask(vendors: &HttpVendors, worker: &Worker, messages: Vec<Message>) -> 
     let (mut said, mut events) = (Said::default(), vendors.chat(worker, &request).await?);
     while let Some(event) = events.next().await {
         match event? {
-            ChatEvent::Started { .. } | ChatEvent::Quota(_) | ChatEvent::Unread(_) => {}
+            ChatEvent::Started { .. }
+            | ChatEvent::Quota(_)
+            | ChatEvent::Unread(_)
+            | ChatEvent::ToolCallBegun { .. }
+            | ChatEvent::ToolArguments { .. } => {}
             ChatEvent::Delta(text) => said.text += &text,
             ChatEvent::Reasoning(text) => said.unsealed += &text,
             ChatEvent::ReasoningSealed(seal) => {

@@ -11,7 +11,6 @@ use podium_domain::content::{Seal, ToolCall};
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, ToolChoice, VendorError};
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
 
 use crate::call_clock::CallClock;
 use crate::errors::ErrorBuilder;
@@ -24,6 +23,9 @@ const WHOLE_BYTES_MAX: usize = 16 << 20;
 const GATHERED_BYTES_MAX: usize = 4 << 20;
 /// Most tool calls in one answer.
 const TOOL_CALLS_MAX: usize = 128;
+
+/// Some models write this as the arguments of a tool without parameters.
+const NO_ARGUMENTS: &str = "null";
 
 /// Estimated bytes of text per token, for vendors that do not count.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -43,9 +45,6 @@ pub(crate) trait Decoder: fmt::Debug + Send {
 
     /// Reads an answer that was not streamed.
     fn whole(&mut self, json: &[u8], answer: &mut Answer);
-
-    /// Called before the answer succeeds: publishes what the decoder has buffered.
-    fn complete(&mut self, _answer: &mut Answer) {}
 
     /// Whether `[DONE]` ends an answer for which the vendor has given no finish reason. Formats with an end event of their
     /// own ignore a `[DONE]` that a proxy sends before it.
@@ -136,6 +135,14 @@ enum Progress {
     Tail,
 }
 
+/// A tool call that is being written.
+#[derive(Debug)]
+struct WrittenCall {
+    call: ToolCall,
+    /// Bytes of its arguments that were published; `None` before it was announced.
+    published: Option<usize>,
+}
+
 /// The part of an answer that was read so far. `items` fills as pieces arrive; its last one is an error or `Finished`.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -151,7 +158,7 @@ pub(crate) struct Answer {
     /// Bytes of reasoning.
     reasoning_bytes: usize,
     gathered_bytes: usize,
-    calls: Vec<ToolCall>,
+    calls: Vec<WrittenCall>,
     declined: bool,
     /// Set once lone surrogates have come. Without them texts stay unchanged.
     seams: Option<Seams>,
@@ -220,16 +227,70 @@ impl Answer {
         self.text_bytes > 0
     }
 
-    /// Adds a tool call. Calls are published at the end: only then is it known whether a limit cut their arguments off. They
-    /// are dropped if the request offered no tools.
-    pub(crate) fn tool_call(&mut self, call: ToolCall) {
-        if self.offered == Offered::NoTools {
-            return;
+    /// Begins a tool call and returns its position. `None` if the request offered no tools: calls are dropped then.
+    ///
+    /// A call is announced once its name is known.
+    pub(crate) fn begin_call(&mut self, id: String, name: String) -> Option<usize> {
+        if self.offered == Offered::NoTools || self.is_over {
+            return None;
         }
         if self.calls.len() == TOOL_CALLS_MAX {
-            return self.garbled(&format!("more than {TOOL_CALLS_MAX} tool calls"));
+            self.garbled(&format!("more than {TOOL_CALLS_MAX} tool calls"));
+            return None;
         }
-        self.calls.push(call);
+        self.calls.push(WrittenCall { call: ToolCall::new(id, name, ""), published: None });
+        self.publish_calls();
+        Some(self.calls.len() - 1)
+    }
+
+    /// Names a call whose name came after its beginning.
+    pub(crate) fn name_call(&mut self, index: usize, name: String) {
+        if let Some(written) = self.calls.get_mut(index).filter(|written| written.call.name.is_empty()) {
+            written.call.name = name;
+            self.publish_calls();
+        }
+    }
+
+    /// Adds a piece to the arguments of a call.
+    pub(crate) fn call_arguments(&mut self, index: usize, text: &str) {
+        if let Some(written) = self.calls.get_mut(index) {
+            written.call.arguments.push_str(text);
+            self.publish_calls();
+        }
+    }
+
+    /// Adds a whole tool call.
+    pub(crate) fn tool_call(&mut self, call: ToolCall) {
+        let ToolCall { id, name, arguments, seal, .. } = call;
+        if let Some(index) = self.begin_call(id, name) {
+            self.calls[index].call.seal = seal;
+            self.call_arguments(index, &arguments);
+        }
+    }
+
+    /// Publishes what is new of the calls. A call without a name holds back all calls after it, so that positions have no gaps.
+    /// Arguments with placeholders are published at the end only.
+    fn publish_calls(&mut self) {
+        if self.is_over {
+            return;
+        }
+        for (index, written) in self.calls.iter_mut().enumerate() {
+            let WrittenCall { call, published } = written;
+            if call.name.is_empty() {
+                return;
+            }
+            let published = published.get_or_insert_with(|| {
+                self.items.push_back(Ok(ChatEvent::ToolCallBegun { index, name: call.name.clone() }));
+                0
+            });
+            // Blank arguments, and null, mean none.
+            let may_be_none = NO_ARGUMENTS.starts_with(call.arguments.trim());
+            if self.seams.is_none() && !may_be_none && *published < call.arguments.len() {
+                let text = call.arguments[*published..].to_owned();
+                *published = call.arguments.len();
+                self.items.push_back(Ok(ChatEvent::ToolArguments { index, text }));
+            }
+        }
     }
 
     /// Counts bytes that a decoder buffers. Returns false, and fails the answer, above the limit.
@@ -247,9 +308,9 @@ impl Answer {
         }
         let last_surrogate = self.seams.as_mut().map(|seams| seams.text.end());
         self.text(last_surrogate.unwrap_or_default());
-        let mut tool_calls = 0;
+        let tool_calls = self.calls.len();
         let mut call_bytes = 0;
-        for mut call in std::mem::take(&mut self.calls) {
+        for WrittenCall { mut call, .. } in std::mem::take(&mut self.calls) {
             if self.seams.is_some() {
                 call.arguments = surrogates::joined(&call.arguments);
             }
@@ -257,23 +318,11 @@ impl Answer {
                 return self.garbled("a tool call without a name");
             }
             call_bytes += call.arguments.len();
-            // Missing arguments mean an empty object.
-            if call.arguments.trim().is_empty() {
+            // Missing arguments mean an empty object. Arguments that a limit cut off, or that are not JSON, are the caller's to judge.
+            if matches!(call.arguments.trim(), "" | NO_ARGUMENTS) {
                 "{}".clone_into(&mut call.arguments);
             }
-            match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
-                Ok(_) => {
-                    tool_calls += 1;
-                    self.items.push_back(Ok(ChatEvent::ToolCall(call)));
-                }
-                // A call that a limit cut off cannot be executed. It is dropped; the finish reason explains why.
-                Err(_) if reason == FinishReason::Length => {}
-                Err(error) => {
-                    let name = call.name;
-                    return self
-                        .garbled(&format!("arguments of tool `{name}` that are not an object, {error}"));
-                }
-            }
+            self.items.push_back(Ok(ChatEvent::ToolCall(call)));
         }
         let reason = match reason {
             FinishReason::Stop if self.declined => FinishReason::ContentFilter,
@@ -337,7 +386,7 @@ impl AnswerReader {
     fn progress(&self) -> Progress {
         match (self.answer.reason, &self.format) {
             (Some(_), _) => Progress::Tail,
-            (None, _) if self.answer.text_bytes > 0 => Progress::Text,
+            (None, _) if self.answer.text_bytes > 0 || !self.answer.calls.is_empty() => Progress::Text,
             // The bytes of a JSON body count as text, though nothing can be decoded yet.
             (None, Format::Whole(_)) => Progress::Text,
             (None, Format::Events(_)) if self.has_begun => Progress::Silent,
@@ -450,7 +499,6 @@ impl AnswerReader {
     fn complete(&mut self, reason: FinishReason) {
         if !self.answer.is_over {
             self.answer.reason = Some(reason);
-            self.decoder.complete(&mut self.answer);
             self.answer.succeed(reason);
         }
     }

@@ -92,8 +92,10 @@ struct RequestFile {
 #[derive(Deserialize)]
 struct ToolFile {
     name: String,
+    #[serde(default)]
     description: String,
     schema: Value,
+    strict: Option<bool>,
 }
 
 impl RequestFile {
@@ -101,7 +103,7 @@ impl RequestFile {
         let tools: Vec<_> = self
             .tools
             .into_iter()
-            .map(|ToolFile { name, description, schema }| Tool { name, description, schema })
+            .map(|ToolFile { name, description, schema, strict }| Tool { name, description, schema, strict })
             .collect();
         let choice = match self.tool_choice.as_deref() {
             None | Some("auto") => ToolChoice::Auto,
@@ -257,7 +259,7 @@ fn unoffered_tool_calls_are_dropped() {
         assert_eq!(output, "delta \"42\"\nfinished: Stop, no usage\n");
     }
     let output = events_of(decoder(WireFormat::OpenaiChat), Offered::Tools, [call("{broken").as_bytes()]);
-    assert!(output.contains("arguments of tool `look`"), "{output}");
+    assert!(output.contains("call c of look with {broken\n"), "{output}");
 }
 
 #[test]
@@ -337,6 +339,10 @@ fn write_event(text: &mut String, event: &ChatEvent) {
         ChatEvent::Unread(bytes) => writeln!(text, "{bytes} undecoded bytes"),
         ChatEvent::Reasoning(reasoning) => writeln!(text, "reasoning {reasoning:?}"),
         ChatEvent::ReasoningSealed(seal) => writeln!(text, "sealed {}", in_order(&seal.mark)),
+        ChatEvent::ToolCallBegun { index, name } => writeln!(text, "call {index} of {name} begins"),
+        ChatEvent::ToolArguments { index, text: arguments } => {
+            writeln!(text, "arguments {index} {arguments:?}")
+        }
         ChatEvent::ToolCall(call) => {
             let seal = call
                 .seal

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use podium_domain::content::Image;
 use podium_domain::policy::Effort;
+use podium_domain::pool::{Feature, Worker};
+use podium_ports::vendor::Tool;
 use reqwest::Url;
 use serde_json::{Map, Value};
 
@@ -26,9 +28,16 @@ pub(crate) fn image_url(image: &Image) -> Cow<'_, str> {
     }
 }
 
-/// Arguments of a tool as a JSON object. `capability_check` has verified that they are one.
+/// Arguments of an earlier tool call as a JSON object. A model may have written something else, or a limit may have cut it off; then
+/// the object holds the text.
 pub(crate) fn object(arguments: &str) -> Map<String, Value> {
-    serde_json::from_str(arguments).unwrap_or_default()
+    serde_json::from_str(arguments)
+        .unwrap_or_else(|_| Map::from_iter([("invalid_arguments".to_owned(), Value::from(arguments))]))
+}
+
+/// Whether the arguments of a tool must follow its schema exactly, for a worker that knows strict schemas.
+pub(crate) fn strict(tool: &Tool, worker: &Worker) -> Option<bool> {
+    tool.strict.filter(|_| worker.takes(Feature::JsonSchema))
 }
 
 /// How many of an answer's tokens may go into reasoning, for models that take a number and no effort by name. Even the

@@ -110,6 +110,8 @@ struct Received {
     reasoning: String,
     seals: Vec<Seal>,
     calls: Vec<ToolCall>,
+    /// The name and the arguments of each call, as they were streamed.
+    live: Vec<(String, String)>,
     finish: Option<FinishReason>,
     usage: Option<Usage>,
 }
@@ -127,6 +129,11 @@ impl Received {
                 }
                 ChatEvent::Reasoning(text) => received.reasoning += &text,
                 ChatEvent::ReasoningSealed(seal) => received.seals.push(seal),
+                ChatEvent::ToolCallBegun { index, name } => {
+                    assert_eq!(index, received.live.len());
+                    received.live.push((name, String::new()));
+                }
+                ChatEvent::ToolArguments { index, text } => received.live[index].1 += &text,
                 ChatEvent::ToolCall(call) => received.calls.push(call),
                 ChatEvent::Finished { reason, usage } => {
                     received.finish = Some(reason);
@@ -150,6 +157,7 @@ fn tools(choice: ToolChoice) -> ToolUse {
             "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"],
             "additionalProperties": false,
         }),
+        strict: Some(true),
     };
     ToolUse { tools: vec![tool("weather"), tool("clock")], choice, at_once: CallsAtOnce::Several }
 }
@@ -219,10 +227,12 @@ async fn tools_are_called_in_parallel_and_their_results_go_back() {
         let arguments: Value = serde_json::from_str(&received.calls[0].arguments).unwrap();
         assert_eq!(arguments, json!({ "city": "Ask weather and clock, please." }), "{format}");
         assert_eq!(received.calls[0].seal.is_some(), format == "gemini", "{format}");
+        let written = received.calls.iter().map(|call| (call.name.clone(), call.arguments.clone()));
+        assert_eq!(received.live, written.collect::<Vec<_>>(), "{format}");
 
         let results = received.calls.iter().map(|call| {
-            let (call_id, name) = (call.id.clone(), call.name.clone());
-            Part::ToolResult(ToolResult { call_id, output: format!("{name} is fine"), name, is_error: false })
+            let output = format!("{} is fine", call.name);
+            Part::ToolResult(ToolResult::new(call.id.clone(), call.name.clone(), output))
         });
         let results: Vec<_> = results.collect();
         request
@@ -232,6 +242,54 @@ async fn tools_are_called_in_parallel_and_their_results_go_back() {
         let received = setup.ask(format, &request).await.unwrap();
         assert_eq!(received.text, "The tools gave: weather is fine; clock is fine", "{format}");
         assert_eq!(received.finish, Some(FinishReason::Stop), "{format}");
+    }
+}
+
+#[tokio::test]
+async fn scripted_calls_arrive_as_they_were_written() {
+    let setup = Setup::new().await;
+    let arguments = "{ \"city\": \"Oslo\",\t\"days\": [1,2] }";
+    // Chat Completions has no images in results: they follow as the user's.
+    let behaviour = json!({ "replies": [
+        { "when": { "last": "user", "last_contains": "images of the result of weather" }, "text": "It is cold." },
+        { "when": { "last": "tool", "last_contains": "cold" }, "text": "It is cold." },
+        { "when": { "last": "user", "last_contains": "broken" }, "calls": [{ "name": "weather", "arguments": "{\"city\":" }] },
+        {
+            "when": { "assistant_turns": 0 }, "text": "I look.",
+            "calls": [{ "name": "weather", "arguments": arguments }, { "name": "clock" }],
+        },
+    ] });
+    setup.sim.set_behaviour("sim-echo", serde_json::from_value(behaviour).unwrap()).unwrap();
+    for format in FORMATS {
+        let asking = |text| ChatRequest { tools: Some(tools(ToolChoice::Auto)), ..question(text) };
+        let received = setup.ask(format, &asking("How warm?")).await.unwrap();
+        assert_eq!(
+            (received.text.as_str(), received.finish),
+            ("I look.", Some(FinishReason::ToolCalls)),
+            "{format}"
+        );
+        // Gemini sends arguments as JSON, not as text.
+        let expected = if format == "gemini" { r#"{"city":"Oslo","days":[1,2]}"# } else { arguments };
+        let written = [("weather".to_owned(), expected.to_owned()), ("clock".to_owned(), "{}".to_owned())];
+        assert_eq!(received.live, written, "{format}");
+        let called = received.calls.iter().map(|call| (call.name.clone(), call.arguments.clone()));
+        assert_eq!(called.collect::<Vec<_>>(), written, "{format}");
+        let broken = setup.ask(format, &asking("broken")).await.unwrap();
+        let expected = if format == "gemini" { "{}" } else { "{\"city\":" };
+        assert_eq!(broken.calls[0].arguments, expected, "{format}");
+        // Invalid arguments are history like others, and results may have images.
+        let call = ToolCall {
+            id: "call_1".to_owned(),
+            arguments: "{\"city\":".to_owned(),
+            ..broken.calls[0].clone()
+        };
+        let image = podium_domain::content::Image::Url("https://example.org/a.png".to_owned());
+        let result = ToolResult { images: vec![image], ..ToolResult::new("call_1", "weather", "cold") };
+        let mut request = asking("broken");
+        request.messages.push(Message::new(Role::Assistant, "").with([Part::ToolCall(call)]));
+        request.messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));
+        let last = setup.ask(format, &request).await.unwrap();
+        assert_eq!(last.text, "It is cold.", "{format}");
     }
 }
 
@@ -299,12 +357,7 @@ async fn reasoning_is_shown_sealed_and_accepted_again() {
             .collect();
         assert_eq!(parts.len(), usize::from(format != "gemini"), "{format}");
         let call = received.calls.into_iter().next().unwrap();
-        let result = ToolResult {
-            call_id: call.id.clone(),
-            name: call.name.clone(),
-            output: "noon".to_owned(),
-            is_error: false,
-        };
+        let result = ToolResult::new(call.id.clone(), call.name.clone(), "noon");
         parts.push(Part::ToolCall(call));
         request.messages.push(Message::new(Role::Assistant, "").with(parts));
         request.messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));

@@ -334,7 +334,8 @@ impl Core {
                 ask.is_last_shown = event.event.is_final();
                 self.checker.shown_event(run, event);
             }
-            Update::Planning { .. } => {}
+            // No client offers tools.
+            Update::Planning { .. } | Update::ToolCall { .. } => {}
             Update::Restarted { round, step } => {
                 self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
                 match ask.shown.get_mut(&(*round, *step)) {
@@ -430,6 +431,8 @@ async fn answer(engine: &Engine, link: &Link, number: usize) -> bool {
                 let shown = shown.clone();
                 core.checker.shown_answer(run, &shown);
             }
+            // No client offers tools.
+            Ok(AnswerPart::CallBegun { .. } | AnswerPart::CallArguments { .. }) => {}
             Ok(AnswerPart::Ended(run)) => {
                 core.saw_end(number, &run);
                 return true;

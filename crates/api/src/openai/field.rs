@@ -88,6 +88,19 @@ impl<'a> Field<'a> {
         Some(Field::new(format!("{}.{key}", self.path), value))
     }
 
+    /// The member `key` of an object, which must be there.
+    pub(super) fn required(&self, object: &'a Map<String, Value>, key: &str) -> Result<Self, ApiError> {
+        self.member(object, key).ok_or_else(|| missing(&format!("{}.{key}", self.path)))
+    }
+
+    /// Rejects members of an object with other names.
+    pub(super) fn knows(&self, object: &Map<String, Value>, names: &[&str]) -> Result<(), ApiError> {
+        match object.keys().find(|name| !names.contains(&name.as_str())) {
+            Some(name) => Err(unknown(&format!("{}.{name}", self.path))),
+            None => Ok(()),
+        }
+    }
+
     /// A string that is one of these names.
     pub(super) fn one_of(&self, names: &[&str]) -> Result<&'a str, ApiError> {
         let name = self.value.as_str().filter(|name| names.contains(name));

@@ -6,11 +6,13 @@
 mod extension;
 mod field;
 mod json;
+mod message;
 mod parameters;
 mod rating;
 mod request;
 mod response;
 mod run;
+mod tools;
 
 pub use rating::RatingRequest;
 pub use request::ChatRequest;

@@ -37,7 +37,10 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "top_p"
         | "seed"
         | "response_format"
-        | "stop" => Rule::Read,
+        | "stop"
+        | "tools"
+        | "tool_choice"
+        | "parallel_tool_calls" => Rule::Read,
         // The client's notes, and hints for caches that Podium does not have.
         "user" | "service_tier" | "prompt_cache_key" | "prompt_cache_retention" | "safety_identifier" => {
             Rule::Ignored(|field| field.string().map(drop))
@@ -45,7 +48,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         // The wanted length of answers: only a hint for models.
         "verbosity" => Rule::Ignored(|field| field.one_of(&["low", "medium", "high"]).map(drop)),
         "metadata" | "prompt_cache_options" => Rule::Ignored(|field| field.object().map(drop)),
-        "store" | "parallel_tool_calls" => Rule::Ignored(|field| field.boolean().map(drop)),
+        "store" => Rule::Ignored(|field| field.boolean().map(drop)),
         "n" => unsupported(|value| *value == 1, "a run has one answer, so it must be 1"),
         "presence_penalty" | "frequency_penalty" => unsupported(
             |value| value.as_f64() == Some(0.0),
@@ -56,11 +59,10 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             unsupported(|value| *value == false, "several models write an answer, so it must be false")
         }
         "top_logprobs" => unsupported(|value| *value == 0, "several models write an answer, so it must be 0"),
-        "tools" | "functions" => unsupported(is_empty, "tools cannot be called yet; leave it out"),
-        "tool_choice" | "function_call" => unsupported(
-            |value| *value == "none" || *value == "auto",
-            "tools cannot be called yet; leave it out",
-        ),
+        "functions" => unsupported(is_empty, "use `tools`"),
+        "function_call" => {
+            unsupported(|value| *value == "none" || *value == "auto", "use `tools` and `tool_choice`")
+        }
         "modalities" => unsupported(
             |value| value.as_array().is_some_and(|all| all.iter().all(|one| one == "text")),
             "answers are plain text, so it must be [\"text\"]",

@@ -1,19 +1,19 @@
 //! Converts a Chat Completions request into a request for a run.
 
 use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
-use podium_domain::content::{Image, Part};
-use podium_domain::conversation::{Conversation, MESSAGES_MAX, Message, PARTS_MAX, Role};
+use podium_domain::conversation::{Conversation, Message};
 use podium_domain::policy::{Effort, Policy};
 use podium_domain::request::RunRequest;
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::{STOPS_MAX, Stops};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::extension::bound;
 use super::field::{Field, missing, unknown};
 use super::json;
+use super::message::{messages, path_of};
 use super::parameters::{Rule, rule};
-use crate::image::of_url;
+use super::tools::ToolsDraft;
 use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
 
 /// A request for a completion.
@@ -41,7 +41,7 @@ impl ChatRequest {
                 draft.take(rule, &Field::new(name, value))?;
             }
         }
-        draft.finish()
+        draft.finish(body.get("messages").unwrap_or(&Value::Null))
     }
 }
 
@@ -54,6 +54,7 @@ struct Draft {
     sampling: Sampling,
     answer: AnswerForm,
     stops: Stops,
+    tools: ToolsDraft,
     stream: bool,
     include_usage: Option<bool>,
     /// The object `podium`.
@@ -90,16 +91,20 @@ impl Draft {
             "seed" => self.sampling.seed = Some(field.seed()?),
             "response_format" => self.answer = response_format(field)?,
             "stop" => self.stops = stops(field)?,
+            "tools" => self.tools.tools(field)?,
+            "tool_choice" => self.tools.choice(field)?,
+            "parallel_tool_calls" => self.tools.parallel(field)?,
             other => return Err(unknown(other)),
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<ChatRequest, ApiError> {
+    /// `sent` are the messages as the client sent them, for errors.
+    fn finish(self, sent: &Value) -> Result<ChatRequest, ApiError> {
         let model = self.model.ok_or_else(|| missing("model"))?;
         let messages = self.messages.ok_or_else(|| missing("messages"))?;
         let conversation = Conversation::new(messages)
-            .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, "messages", e.to_string()))?;
+            .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, path_of(sent, &e), e.to_string()))?;
         if self.include_usage.is_some() && !self.stream {
             let message = "`stream_options` is allowed only when `stream` is true";
             return Err(ApiError::on_field(ErrorCode::InvalidValue, "stream_options", message));
@@ -109,7 +114,8 @@ impl Draft {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
         let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
-        let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops };
+        let tools = self.tools.finish()?;
+        let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools };
         let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
@@ -132,92 +138,6 @@ fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
         return Err(unknown(&format!("{}.{name}", field.path)));
     }
     field.member(options, "include_usage").map_or(Ok(false), |include| include.boolean())
-}
-
-fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
-    field.array_of(MESSAGES_MAX)?.map(|field| message(&field)).collect()
-}
-
-fn message(field: &Field<'_>) -> Result<Message, ApiError> {
-    let message = field.object()?;
-    let role_field = field.member(message, "role").ok_or_else(|| missing(&format!("{}.role", field.path)))?;
-    let role = match role_field.one_of(&["system", "developer", "user", "assistant", "tool", "function"])? {
-        "system" | "developer" => Role::System,
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
-        _ => return Err(role_field.unsupported("tools cannot be called yet")),
-    };
-    check_keys(field, message)?;
-    let content =
-        field.member(message, "content").ok_or_else(|| missing(&format!("{}.content", field.path)))?;
-    converted(role, &content)
-}
-
-fn check_keys(field: &Field<'_>, message: &Map<String, Value>) -> Result<(), ApiError> {
-    for (name, value) in message {
-        let here = Field::new(format!("{}.{name}", field.path), value);
-        match name.as_str() {
-            // A name distinguishes people of one role, and an annotation belongs to an earlier answer. Neither changes the text.
-            "role" | "content" | "name" | "annotations" => {}
-            "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
-                let requests_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-                if !requests_nothing {
-                    return Err(here.unsupported("messages are text and images; leave it out"));
-                }
-            }
-            _ => return Err(unknown(&here.path)),
-        }
-    }
-    Ok(())
-}
-
-/// Converts a message. Adjacent texts become lines of one text.
-fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
-    let parts = match content.value {
-        Value::String(text) => return Ok(Message::new(role, text.as_str())),
-        Value::Array(_) => content.array_of(PARTS_MAX)?,
-        _ => return Err(content.must_be("a string or an array of parts")),
-    };
-    let mut read: Vec<Part> = Vec::new();
-    for sent in parts {
-        match (part(role, &sent)?, read.last_mut()) {
-            (Part::Text(more), Some(Part::Text(text))) => {
-                text.push('\n');
-                text.push_str(&more);
-            }
-            (part, _) => read.push(part),
-        }
-    }
-    let mut read = read.into_iter().peekable();
-    let first = read.next_if(|part| matches!(part, Part::Text(_)));
-    let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
-    Ok(Message::new(role, text).with(read))
-}
-
-fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
-    let part = field.object()?;
-    let kind = field.member(part, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
-    let member =
-        |name: &str| field.member(part, name).ok_or_else(|| missing(&format!("{}.{name}", field.path)));
-    match kind.string()? {
-        "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
-        "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
-        "image_url" => Err(kind.unsupported("only user messages may have images, so it must be `text`")),
-        _ => Err(kind.unsupported("it must be `text` or `image_url`")),
-    }
-}
-
-fn image(field: &Field<'_>) -> Result<Image, ApiError> {
-    let image = field.object()?;
-    if let Some(detail) = field.member(image, "detail") {
-        // Checked but not used: each worker chooses its own resolution.
-        detail.one_of(&["auto", "low", "high"])?;
-    }
-    if let Some(name) = image.keys().find(|name| !["url", "detail"].contains(&name.as_str())) {
-        return Err(unknown(&format!("{}.{name}", field.path)));
-    }
-    let url = field.member(image, "url").ok_or_else(|| missing(&format!("{}.url", field.path)))?;
-    of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
 }
 
 fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
@@ -277,10 +197,13 @@ fn json_schema(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::content::{Image, Part};
+    use podium_domain::conversation::Role;
     use podium_domain::policy::Tier;
     use serde_json::json;
 
     use super::*;
+    use crate::image::of_url;
 
     fn good() -> Value {
         json!({"model": "podium-ultra", "messages": [{"role": "user", "content": "why?"}]})
@@ -358,7 +281,8 @@ mod tests {
     fn unsupported_parameters_are_rejected_by_name() {
         for (name, value) in [
             ("n", json!(2)),
-            ("tools", json!([{"type": "function"}])),
+            ("functions", json!([{"name": "look"}])),
+            ("function_call", json!({"name": "look"})),
             ("logprobs", json!(true)),
             ("audio", json!({"voice": "x"})),
             ("frequency_penalty", json!(0.5)),
@@ -408,11 +332,11 @@ mod tests {
         for (message, param) in [
             (json!({"content": "a"}), "messages[0].role"),
             (json!({"role": "king", "content": "a"}), "messages[0].role"),
-            (json!({"role": "tool", "content": "a"}), "messages[0].role"),
+            (json!({"role": "function", "content": "a"}), "messages[0].role"),
             (json!({"role": "user"}), "messages[0].content"),
             (json!({"role": "user", "content": 1}), "messages[0].content"),
             (json!({"role": "user", "content": "a", "mood": 1}), "messages[0].mood"),
-            (json!({"role": "assistant", "content": "a", "tool_calls": [1]}), "messages[0].tool_calls"),
+            (json!({"role": "assistant"}), "messages[0].content"),
             (json!({"role": "user", "content": [{"type": "image_url"}]}), "messages[0].content[0].image_url"),
             (json!({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0].type"),
             (image_part("user", &json!({})), "messages[0].content[0].image_url.url"),

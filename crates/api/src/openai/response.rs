@@ -1,5 +1,6 @@
 //! Chat Completions responses: whole answers, chunks of streams, models, errors.
 
+use podium_domain::content::ToolCall;
 use podium_domain::run::{FailReason, FinishReason, MissingStep, Run, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
@@ -140,9 +141,38 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct MessageBody<'a> {
     role: &'static str,
-    /// Null if the worker refused.
+    /// Null if the worker refused, or called tools without a word.
     content: Option<&'a str>,
     refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallBody<'a>>,
+}
+
+/// A tool call, or a piece of one.
+#[derive(Serialize)]
+pub(super) struct CallBody<'a> {
+    /// Its position; in streams only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: FunctionBody<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+impl<'a> From<&'a ToolCall> for CallBody<'a> {
+    fn from(call: &'a ToolCall) -> Self {
+        let function = FunctionBody { name: Some(&call.name), arguments: &call.arguments };
+        Self { index: None, id: Some(&call.id), kind: Some("function"), function }
+    }
 }
 
 #[derive(Serialize, Default)]
@@ -153,6 +183,8 @@ struct Delta<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallBody<'a>>,
 }
 
 /// Totals include planning; the `orchestration` fields hold its share. Cached steps consume nothing and are not included: the
@@ -227,11 +259,13 @@ impl Completion {
 
     /// The whole response of a run; none if the run did not succeed.
     pub fn whole(&self, run: &Run) -> Option<String> {
+        let calls = run.tool_calls();
         let (content, refusal) = match run.refusal() {
             Some(said) => (None, Some(refusal_text(said))),
-            None => (Some(run.answer()?), None),
+            None => (Some(run.answer()?).filter(|text| calls.is_empty() || !text.is_empty()), None),
         };
-        let message = MessageBody { role: "assistant", content, refusal };
+        let tool_calls = calls.iter().map(Into::into).collect();
+        let message = MessageBody { role: "assistant", content, refusal, tool_calls };
         let finish_reason = Some(finish_reason(run));
         let choice = Choice { index: 0, message: Some(message), delta: None, logprobs: None, finish_reason };
         Some(self.body(
@@ -244,12 +278,27 @@ impl Completion {
 
     /// The first chunk of a stream, which has the role.
     pub fn opening(&self, include_usage: bool) -> String {
-        self.chunk(Delta { role: Some("assistant"), content: Some(""), refusal: None }, None, include_usage)
+        let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
+        self.chunk(delta, None, include_usage)
     }
 
     /// A chunk with the next text of the answer.
     pub fn delta(&self, text: &str, include_usage: bool) -> String {
         self.chunk(Delta { content: Some(text), ..Delta::default() }, None, include_usage)
+    }
+
+    /// A chunk in which a tool call begins.
+    pub fn call_begun(&self, index: usize, id: &str, name: &str, include_usage: bool) -> String {
+        let function = FunctionBody { name: Some(name), arguments: "" };
+        let call = CallBody { index: Some(index), id: Some(id), kind: Some("function"), function };
+        self.chunk(Delta { tool_calls: vec![call], ..Delta::default() }, None, include_usage)
+    }
+
+    /// A chunk with the next piece of the arguments of a tool call.
+    pub fn call_arguments(&self, index: usize, text: &str, include_usage: bool) -> String {
+        let function = FunctionBody { name: None, arguments: text };
+        let call = CallBody { index: Some(index), id: None, kind: None, function };
+        self.chunk(Delta { tool_calls: vec![call], ..Delta::default() }, None, include_usage)
     }
 
     /// The chunk after the last text: the finish reason, and the steps without an output. If the worker refused, the chunk repeats
@@ -435,6 +484,17 @@ mod tests {
         let opening = read(&completion().opening(false));
         assert_eq!(opening["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
         assert_eq!(opening["choices"][0]["finish_reason"], Value::Null);
+    }
+
+    #[test]
+    fn a_streamed_call_has_its_id_and_name_once() {
+        let delta = |body: &str| read(body)["choices"][0]["delta"].clone();
+        let begun = json!({"tool_calls": [
+            {"index": 1, "id": "call_x", "type": "function", "function": {"name": "look", "arguments": ""}},
+        ]});
+        assert_eq!(delta(&completion().call_begun(1, "call_x", "look", false)), begun);
+        let more = json!({"tool_calls": [{"index": 1, "function": {"arguments": "{\"a\":"}}]});
+        assert_eq!(delta(&completion().call_arguments(1, "{\"a\":", false)), more);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
-use super::response::{FailureBody, RunBody, UsageBody, json, unix_seconds};
+use super::response::{CallBody, FailureBody, RunBody, UsageBody, json, unix_seconds};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -17,6 +17,9 @@ struct Body<'a> {
     deadline: u64,
     ended: Option<u64>,
     answer: Option<&'a str>,
+    /// The tool calls of the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallBody<'a>>,
     error: Option<FailureBody>,
     usage: UsageBody,
     podium: RunBody,
@@ -41,7 +44,7 @@ struct StepBody<'a> {
 
 /// The current state of a run as JSON.
 pub fn run_body(run: &Run) -> String {
-    let spec = run.spec();
+    let (spec, calls) = (run.spec(), run.tool_calls());
     json(&Body {
         id: run.id().to_string(),
         object: "run",
@@ -51,6 +54,7 @@ pub fn run_body(run: &Run) -> String {
         deadline: unix_seconds(spec.deadline_at),
         ended: run.ended_at().map(unix_seconds),
         answer: run.answer(),
+        tool_calls: calls.iter().map(Into::into).collect(),
         error: failure(run.state()),
         usage: UsageBody::of(run),
         podium: RunBody::of(run),

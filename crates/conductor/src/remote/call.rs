@@ -72,6 +72,8 @@ impl Call<'_> {
                 | ChatEvent::Unread(_)
                 | ChatEvent::Reasoning(_)
                 | ChatEvent::ReasoningSealed(_)
+                | ChatEvent::ToolCallBegun { .. }
+                | ChatEvent::ToolArguments { .. }
                 | ChatEvent::ToolCall(_) => {}
                 ChatEvent::Quota(quota) => settlement.quota = quota,
                 ChatEvent::Delta(piece) => {

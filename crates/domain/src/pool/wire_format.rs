@@ -40,6 +40,8 @@ struct Facts {
     temperature_max: f32,
     /// Whether a worker that reasons accepts a temperature and `top_p`.
     samples_while_reasoning: bool,
+    /// Whether a worker that reasons accepts a request whose answer must call a tool.
+    forces_tools_while_reasoning: bool,
     /// The effort levels that most of its models accept.
     usual_efforts: &'static [Effort],
     /// The fields that its requests set themselves, so that a pool must not set them.
@@ -68,6 +70,7 @@ const OPENAI_CHAT: Facts = Facts {
     ends_at_blanks: true,
     temperature_max: TEMPERATURE_MAX,
     samples_while_reasoning: true,
+    forces_tools_while_reasoning: true,
     usual_efforts: OPENAI_EFFORTS,
     own_fields: &[
         "model",
@@ -105,6 +108,7 @@ const OPENAI_RESPONSES: Facts = Facts {
     ends_at_blanks: true,
     temperature_max: TEMPERATURE_MAX,
     samples_while_reasoning: true,
+    forces_tools_while_reasoning: true,
     usual_efforts: OPENAI_EFFORTS,
     own_fields: &[
         "model",
@@ -143,6 +147,7 @@ const ANTHROPIC: Facts = Facts {
     ends_at_blanks: false,
     temperature_max: 1.0,
     samples_while_reasoning: false,
+    forces_tools_while_reasoning: false,
     usual_efforts: &[Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max],
     own_fields: &[
         "model",
@@ -176,6 +181,7 @@ const GEMINI: Facts = Facts {
     ends_at_blanks: true,
     temperature_max: TEMPERATURE_MAX,
     samples_while_reasoning: true,
+    forces_tools_while_reasoning: true,
     usual_efforts: &[Effort::Low, Effort::Medium, Effort::High],
     own_fields: &[
         "contents",
@@ -227,6 +233,11 @@ impl WireFormat {
     /// Whether a worker that reasons accepts a temperature and `top_p`.
     pub const fn samples_while_reasoning(self) -> bool {
         self.facts().samples_while_reasoning
+    }
+
+    /// Whether a worker that reasons accepts a request whose answer must call a tool.
+    pub const fn forces_tools_while_reasoning(self) -> bool {
+        self.facts().forces_tools_while_reasoning
     }
 
     /// The effort levels that most of its models accept.

@@ -153,12 +153,25 @@ impl Run {
                 let task = self.task_mut(TaskRef::Step { round: *round, step: *step })?;
                 step_to(task, TaskEvent::Readied { not_before: at })
             }
-            E::StepDone { round, step, claim, output, usage, cost, finish, first_token_ms, saved } => {
+            E::StepDone {
+                round,
+                step,
+                claim,
+                output,
+                calls,
+                reasoning,
+                usage,
+                cost,
+                finish,
+                first_token_ms,
+                saved,
+            } => {
                 let end = End::accepted(*claim, *usage, *cost);
                 let end = End { first_token_ms: *first_token_ms, saved: *saved, ..end };
                 self.fold_accepted(TaskRef::Step { round: *round, step: *step }, end, at)?;
                 let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
                 (step.output, step.finish) = (Some(output.clone()), Some(*finish));
+                (step.calls, step.reasoning) = (calls.clone(), reasoning.clone());
                 Ok(())
             }
             E::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback: _ } => {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{RunEvent, StepRef, TaskRef};
+use crate::content::{Reasoning, ToolCall};
 use crate::ids::{ClaimId, ProcessId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
@@ -47,8 +48,12 @@ pub enum PlanResult {
 /// A step's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepResult {
-    /// The output; a blank one is refused.
+    /// The output; a blank one is refused, unless there are tool calls.
     pub output: String,
+    /// The tool calls, by the ids of the worker. Only a final step that was offered tools has any.
+    pub calls: Vec<ToolCall>,
+    /// The sealed reasoning that the worker expects back with the results of its calls.
+    pub reasoning: Vec<Reasoning>,
     /// The tokens of the attempt and their cost.
     pub spent: Spent,
     /// Why the worker stopped.
@@ -257,7 +262,7 @@ pub enum Refusal {
     /// The step has another worker by now; or the policy, the deadline or earlier attempts forbid the new one.
     #[error("the step may not continue with that worker")]
     NoFallback,
-    /// The output is blank, which is a failed attempt and not a result.
+    /// The output is blank and has no tool calls, which is a failed attempt and not a result.
     #[error("the output is blank")]
     BlankOutput,
     /// An earlier attempt at the plan began other steps in this round.

@@ -148,8 +148,9 @@ impl Run {
         result: &StepResult,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
-        // A worker that declines may return an empty output.
-        if result.output.trim().is_empty() && result.finish != FinishReason::ContentFilter {
+        // A worker that declines, or that calls tools, may return an empty output.
+        let may_be_blank = result.finish == FinishReason::ContentFilter || !result.calls.is_empty();
+        if result.output.trim().is_empty() && !may_be_blank {
             return Err(Refusal::BlankOutput);
         }
         let task = TaskRef::Step { round, step };
@@ -162,12 +163,20 @@ impl Run {
             step,
             claim,
             output: result.output.clone(),
+            calls: result.calls.clone(),
+            reasoning: result.reasoning.clone(),
             usage: result.spent.usage,
             cost: result.spent.cost,
             finish: result.finish,
             first_token_ms: result.first_token_ms,
             saved: result.saved,
         });
+        if !result.calls.is_empty() && round == self.current_round() && self.is_final_step(round, step) {
+            // The client has the next turn, so no follow-up round judges this one.
+            decision.events.push(RunEvent::Succeeded { round, step });
+            decision.effects.push(Effect::Stop);
+            return Ok(decision);
+        }
         self.settle_after(round, step, Sight::of_result(result.finish), now, &mut decision);
         Ok(decision)
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
+use crate::content::{Reasoning, ToolCall};
 use crate::ids::{ClaimId, ProcessId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
@@ -206,6 +207,12 @@ pub enum RunEvent {
         claim: ClaimId,
         /// The text.
         output: String,
+        /// The tool calls, by the ids of the worker.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<ToolCall>,
+        /// The sealed reasoning that the worker expects back with the results of its calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reasoning: Vec<Reasoning>,
         /// The tokens of the attempt.
         usage: Usage,
         /// Their cost.

@@ -9,6 +9,7 @@ mod failure;
 mod fallback;
 mod head;
 mod rounds;
+mod tool_calls;
 mod walk;
 
 use super::*;
@@ -102,6 +103,8 @@ fn claim_id(task: TaskRef, number: u32) -> ClaimId {
 fn result() -> StepResult {
     StepResult {
         output: "42".to_owned(),
+        calls: Vec::new(),
+        reasoning: Vec::new(),
         spent: Spent {
             usage: Usage { prompt_tokens: 1, completion_tokens: 1, ..Usage::NONE },
             cost: Cost::from_nano_usd(1),

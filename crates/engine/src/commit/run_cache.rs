@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use podium_domain::answer::AnswerForm;
+use podium_domain::content::{Reasoning, ToolCall};
 use podium_domain::ids::RunId;
-use podium_domain::run::{AttemptOutcome, Run, RunSpec, Task};
+use podium_domain::run::{AttemptOutcome, Run, RunSpec, StepRun, Task};
+use podium_domain::tools::ToolUse;
 
 /// Memory of a run without its texts, estimated.
 const RUN_BYTES: usize = 1024;
@@ -106,7 +108,7 @@ impl Table {
 /// Memory of a JSON value for each byte of its text: it consists of many small objects.
 const JSON_FACTOR: usize = 4;
 
-/// Memory of a request: its messages with images and other parts, the schema of its response format, and its stop sequences.
+/// Memory of a request: its messages with images and other parts, the schema of its response format, its stop sequences and its tools.
 fn bytes_of_request(spec: &RunSpec) -> usize {
     let messages = spec.request.conversation.messages().iter();
     let said: usize = messages
@@ -117,7 +119,8 @@ fn bytes_of_request(spec: &RunSpec) -> usize {
         AnswerForm::Regex(regex) => regex.len(),
         AnswerForm::Text | AnswerForm::JsonObject => 0,
     };
-    said + answer + spec.request.stops.as_slice().iter().map(String::len).sum::<usize>()
+    let tools = spec.request.tools.as_ref().map_or(0, ToolUse::bytes) * JSON_FACTOR;
+    said + answer + tools + spec.request.stops.as_slice().iter().map(String::len).sum::<usize>()
 }
 
 /// Memory of a run, estimated: texts of clients, conductors and workers are counted, the rest is a constant each.
@@ -126,14 +129,18 @@ fn bytes_of(run: &Run) -> usize {
     let rounds = run.rounds().iter().map(|round| {
         let reasoning = round.planned.as_ref().map_or(0, |planned| planned.reasoning.len());
         let subtasks: usize = round.known_steps().iter().map(|step| step.subtask.len()).sum();
-        reasoning
-            + subtasks
-            + round.steps.iter().filter_map(|step| step.output.as_ref()).map(String::len).sum::<usize>()
+        reasoning + subtasks + round.steps.iter().map(bytes_of_output).sum::<usize>()
     });
     RUN_BYTES
         + asked
         + rounds.sum::<usize>()
         + run.tasks().map(|(_, task)| bytes_of_task(task)).sum::<usize>()
+}
+
+fn bytes_of_output(step: &StepRun) -> usize {
+    step.output.as_ref().map_or(0, String::len)
+        + step.calls.iter().map(ToolCall::bytes).sum::<usize>()
+        + step.reasoning.iter().map(Reasoning::bytes).sum::<usize>()
 }
 
 fn bytes_of_task(task: &Task) -> usize {

@@ -133,7 +133,8 @@ mod tests {
         assert!(key(&ChatRequest { temperature: hot, seed: seeded, ..request() }).is_some());
         assert!(key(&ChatRequest { temperature: None, seed: seeded, ..request() }).is_some());
         assert!(key(&ChatRequest { temperature: Some(-0.0), ..request() }).is_some());
-        let tool = Tool { name: "look".to_owned(), description: String::new(), schema: json!({}) };
+        let (name, description) = ("look".to_owned(), String::new());
+        let tool = Tool { name, description, schema: json!({}), strict: None };
         let (tools, choice, at_once) = (vec![tool], ToolChoice::Auto, CallsAtOnce::One);
         let tools = Some(ToolUse { tools, choice, at_once });
         assert_eq!(key(&ChatRequest { tools, ..request() }), None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use podium_domain::ids::ClaimId;
 use podium_domain::policy::BrokenAnswer;
-use podium_domain::run::{FinishReason, Run, StepResult};
+use podium_domain::run::{FinishReason, Run, StepRef, StepResult};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::limiter::{Outcome, Permit, Settlement, outcome_of};
@@ -16,8 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::step_call::StepCall;
+use super::written::Written;
 use crate::claims::claim::Claimed;
 use crate::context::Context;
+use crate::live_text::Piece;
 use crate::metrics::CallMeter;
 use crate::token_estimates::{bounded, prompt_tokens, text_tokens};
 
@@ -58,9 +60,7 @@ struct Progress<'a> {
     call: &'a StepCall,
     began: Timestamp,
     first_token_at: Option<Timestamp>,
-    text: String,
-    /// Bytes of output that nobody is shown: reasoning, and output that broke off before it could be read.
-    hidden_bytes: usize,
+    written: Written,
     /// Whether it failed after its output had begun, in a way that a retry may cure.
     broke_off: bool,
     /// The report to the limiter. About an aborted call nothing is known.
@@ -85,8 +85,7 @@ impl<'a> Progress<'a> {
             call,
             began: context.now(),
             first_token_at: None,
-            text: String::new(),
-            hidden_bytes: 0,
+            written: Written::of_call(call.run.tools_of(call.step)),
             broke_off: false,
             settlement: Settlement::default(),
             permit: Some(permit),
@@ -106,7 +105,7 @@ impl<'a> Progress<'a> {
 
     /// Whether the vendor has written anything, which it bills.
     fn has_output(&self) -> bool {
-        self.first_token_at.is_some() || self.hidden_bytes > 0
+        self.first_token_at.is_some() || self.written.has_hidden()
     }
 
     /// The usage so far, if the vendor did not report it. Nothing before the first output, because vendors bill from then on.
@@ -116,7 +115,7 @@ impl<'a> Progress<'a> {
         }
         Usage {
             prompt_tokens: prompt_tokens(&self.call.request),
-            completion_tokens: text_tokens(self.text.len().saturating_add(self.hidden_bytes)),
+            completion_tokens: text_tokens(self.written.all_bytes()),
             ..Usage::NONE
         }
     }
@@ -152,29 +151,42 @@ impl ClaimedCall<'_> {
             Err(error) => return self.vendor_failure(progress, &error),
         };
         loop {
-            let text = match self.next(&mut events, progress).await {
-                Ok(text) => text,
+            let piece = match self.next(&mut events, progress).await {
+                Ok(piece) => piece,
                 Err(ended) => return ended,
             };
             progress.first_token_at.get_or_insert_with(|| self.context.now());
-            if let Err(ended) = self.delta(text, progress).await {
+            if let Err(ended) = self.show(&piece, progress).await {
                 return ended;
             }
         }
     }
 
-    /// The next text, or how the call ended.
-    async fn next(&self, events: &mut ChatStream, progress: &mut Progress<'_>) -> Result<String, Ended> {
+    /// The next piece of output, or how the call ended.
+    async fn next(&self, events: &mut ChatStream, progress: &mut Progress<'_>) -> Result<Piece, Ended> {
         while let Some(event) = events.next().await {
+            let written = &mut progress.written;
             match event {
-                // No tool was offered.
-                Ok(ChatEvent::Started { .. } | ChatEvent::ReasoningSealed(_) | ChatEvent::ToolCall(_)) => {}
+                Ok(ChatEvent::Started { .. }) => {}
                 // Nobody watches a worker's reasoning.
-                Ok(ChatEvent::Reasoning(text)) => progress.hidden_bytes += text.len(),
-                Ok(ChatEvent::Unread(bytes)) => progress.hidden_bytes += bytes,
+                Ok(ChatEvent::Reasoning(text)) => written.think(&text),
+                Ok(ChatEvent::ReasoningSealed(seal)) => written.seal(seal),
+                Ok(ChatEvent::Unread(bytes)) => written.add_unread(bytes),
                 Ok(ChatEvent::Quota(quota)) => progress.settlement.quota = quota,
                 Ok(ChatEvent::Delta(text)) if text.is_empty() => {}
-                Ok(ChatEvent::Delta(text)) => return Ok(text),
+                Ok(ChatEvent::Delta(text)) => return Ok(Piece::Text(text)),
+                Ok(ChatEvent::ToolCallBegun { index, name }) if written.takes_call(index) => {
+                    return Ok(Piece::CallBegun { index, name });
+                }
+                Ok(ChatEvent::ToolArguments { index, text }) if written.takes_call(index) => {
+                    return Ok(Piece::Arguments { index, text });
+                }
+                Ok(ChatEvent::ToolCallBegun { .. } | ChatEvent::ToolArguments { .. }) => {}
+                Ok(ChatEvent::ToolCall(call)) => {
+                    progress.first_token_at.get_or_insert_with(|| self.context.now());
+                    written.add_call(call);
+                    self.check_bytes(0, progress)?;
+                }
                 Ok(ChatEvent::Finished { reason, usage }) => {
                     return Err(self.finished(reason, usage, progress));
                 }
@@ -196,23 +208,25 @@ impl ClaimedCall<'_> {
         is_planned && !is_answer
     }
 
-    async fn delta(&self, text: String, progress: &mut Progress<'_>) -> Result<(), Ended> {
+    /// Fails the call if its output and `more` bytes exceed the limit of the policy.
+    fn check_bytes(&self, more: usize, progress: &mut Progress<'_>) -> Result<(), Ended> {
         let bytes_max = self.run().spec().request.policy.output_bytes_max;
-        if progress.text.len() + text.len() > bytes_max {
-            progress.settlement.outcome = Outcome::Refused;
-            progress.settlement.usage = Some(progress.usage());
-            let message = format!("the output exceeds output_bytes_max of {bytes_max}");
-            return Err(self.failed(progress, message, Cure::Nothing));
+        if progress.written.bytes() + more <= bytes_max {
+            return Ok(());
         }
-        let offset = progress.text.len() as u64;
-        progress.text.push_str(&text);
-        let frame = Frame {
-            round: self.call.step.round,
-            step: self.call.step.step,
-            claim: self.claim(),
-            offset,
-            text,
-        };
+        progress.settlement.outcome = Outcome::Refused;
+        progress.settlement.usage = Some(progress.usage());
+        let message = format!("the output exceeds output_bytes_max of {bytes_max}");
+        Err(self.failed(progress, message, Cure::Nothing))
+    }
+
+    /// Publishes a piece of output.
+    async fn show(&self, piece: &Piece, progress: &mut Progress<'_>) -> Result<(), Ended> {
+        let (Piece::Text(text) | Piece::CallBegun { name: text, .. } | Piece::Arguments { text, .. }) = piece;
+        self.check_bytes(text.len(), progress)?;
+        let (offset, text) = progress.written.add(piece);
+        let StepRef { round, step } = self.call.step;
+        let frame = Frame { round, step, claim: self.claim(), offset, text };
         let (live, run) = (&self.context.parts().live, self.run().id());
         let published = if self.is_inner() {
             live.publish_inner(run, frame).await
@@ -230,18 +244,15 @@ impl ClaimedCall<'_> {
         progress.settlement.outcome = Outcome::Answered;
         progress.settlement.usage = Some(usage);
         let spent = self.priced(usage);
-        if progress.text.trim().is_empty()
+        if progress.written.is_blank()
             && let Some((message, cure)) = self.without_text(finish, usage)
         {
             return Ended::Failed { message, cure, spent };
         }
-        Ended::Finished(StepResult {
-            output: std::mem::take(&mut progress.text),
-            spent,
-            finish,
-            first_token_ms: progress.first_token_ms(),
-            saved: None,
-        })
+        let written = std::mem::replace(&mut progress.written, Written::of_call(None));
+        let (output, calls, reasoning) = written.into_parts();
+        let first_token_ms = progress.first_token_ms();
+        Ended::Finished(StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved: None })
     }
 
     /// The error of an answer without text, and what may help. A worker that declined without text has a result like one that declined

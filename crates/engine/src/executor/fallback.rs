@@ -25,12 +25,20 @@ pub(super) fn candidates<'p>(pool: &'p Pool, call: &'p StepCall) -> impl Iterato
     pool.fallbacks_of(&call.worker).into_iter().filter(may)
 }
 
-/// Whether the prompt fits the worker's context, and the worker supports its images, the response format and the stop sequences.
+/// Whether the prompt fits the worker's context, and the worker supports its images, the response format, the stop sequences
+/// and the tools.
 pub(super) fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
     let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
     let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
-    fits(worker, request) && takes_form && ends && (!has_image || worker.takes(Feature::Image))
+    let sees = !has_image || worker.takes(Feature::Image);
+    let calls = !uses_tools(request) || worker.takes(Feature::Tools);
+    fits(worker, request) && takes_form && ends && sees && calls
+}
+
+/// Whether the worker must be able to call tools, or to read earlier calls.
+fn uses_tools(request: &ChatRequest) -> bool {
+    request.tools.is_some() || request.messages.iter().any(|message| message.calls().next().is_some())
 }
 
 /// Whether the prompt fits the worker's context, by an estimate of its tokens.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use podium_domain::answer::AnswerForm;
+use podium_domain::conversation::with_own_ids;
 use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;
-use podium_domain::pool::Worker;
+use podium_domain::pool::{Feature, Worker};
 use podium_domain::prices::PriceList;
 use podium_domain::prompt;
 use podium_domain::run::{Run, StepRef, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
+use podium_domain::tools::{CallsAtOnce, ToolUse};
 use podium_ports::limiter::{Outcome, Permit, Settlement};
 use podium_ports::vendor::ChatRequest;
 
@@ -72,21 +74,32 @@ pub(super) fn return_permit(permit: Box<dyn Permit>) {
     permit.settle(Settlement::of(Outcome::NotSent));
 }
 
-fn request(run: &Run, StepRef { round, step }: StepRef, worker: &Worker) -> Option<ChatRequest> {
-    let spec = run.spec();
-    let is_final = run.is_final_step(round, step);
-    let answer_tokens_max = spec.request.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
-    let answer = if is_final { spec.request.answer.clone() } else { AnswerForm::Text };
-    let stops = if is_final { spec.request.stops.as_slice() } else { &[] };
-    let messages = prompt::for_worker(run, round, step)?;
-    let Sampling { temperature, top_p, seed } = spec.request.sampling.for_worker(worker);
+fn request(run: &Run, step: StepRef, worker: &Worker) -> Option<ChatRequest> {
+    let asked = &run.spec().request;
+    let is_final = run.is_final_step(step.round, step.step);
+    let answer_tokens_max = asked.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer = if is_final { asked.answer.clone() } else { AnswerForm::Text };
+    let stops = if is_final { asked.stops.as_slice() } else { &[] };
+    let messages = with_own_ids(prompt::for_worker(run, step.round, step.step)?, &worker.id);
+    let Sampling { temperature, top_p, seed } = asked.sampling.for_worker(worker);
+    let tools = run.tools_of(step).map(|tools| tools_for(tools, worker));
+    // The call of a tool is a requirement, the effort is not.
+    let may_reason = worker.api.forces_tools_while_reasoning()
+        || !tools.as_ref().is_some_and(|tools| tools.choice.is_forced());
     Some(ChatRequest {
         temperature,
         top_p,
         seed,
         stops: stops.to_vec(),
         answer,
-        effort: worker.takes_effort().then_some(spec.request.policy.effort),
+        effort: (worker.takes_effort() && may_reason).then_some(asked.policy.effort),
+        tools,
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })
+}
+
+/// The tools as the worker can be asked. Only the first call counts of a worker that cannot be told to make one at a time.
+fn tools_for(tools: &ToolUse, worker: &Worker) -> ToolUse {
+    let at_once = if worker.takes(Feature::OneToolCall) { tools.at_once } else { CallsAtOnce::Several };
+    ToolUse { at_once, ..tools.clone() }
 }

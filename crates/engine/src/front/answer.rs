@@ -1,5 +1,7 @@
 //! Streams the answer while it is written. Plain clients cannot retract text, so texts of two attempts are never mixed: text of a
-//! second attempt is shown only if it continues the text that was shown of the first.
+//! second attempt is shown only if it continues the text that was shown of the first. The same holds for tool calls.
+
+use std::collections::VecDeque;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -7,7 +9,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::store::StoreError;
 
-use crate::front::watch::Update;
+use crate::front::watch::{ToolCallPiece, Update};
 use crate::parts::Parts;
 
 /// A part of an answer.
@@ -15,6 +17,22 @@ use crate::parts::Parts;
 pub enum AnswerPart {
     /// The next text.
     Text(String),
+    /// The next tool call begins.
+    CallBegun {
+        /// Its position, from 0, without gaps.
+        index: usize,
+        /// The id that clients get for it.
+        id: String,
+        /// The name of the tool.
+        name: String,
+    },
+    /// The next piece of the arguments of a call that has begun.
+    CallArguments {
+        /// The position of the call.
+        index: usize,
+        /// The piece.
+        text: String,
+    },
     /// The run after its end, always last. It may have failed or been cancelled.
     Ended(Box<Run>),
 }
@@ -41,14 +59,91 @@ pub enum AnswerError {
     },
 }
 
+/// A tool call as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// Text and tool calls of an answer, as far as they are known.
+#[derive(Debug, Default)]
+struct Content {
+    text: String,
+    calls: Vec<Call>,
+}
+
+impl Content {
+    /// The whole answer; `None` if the run has none.
+    fn of(run: &Run) -> Option<Self> {
+        let text = run.answer()?.to_owned();
+        let calls = run.tool_calls().into_iter();
+        let calls = calls.map(|call| Call { id: call.id, name: call.name, arguments: call.arguments });
+        Some(Self { text, calls: calls.collect() })
+    }
+
+    /// What follows `self` in `next`; `None` if `next` does not begin with `self`.
+    fn news(&self, next: &Self) -> Option<Vec<AnswerPart>> {
+        let mut parts = Vec::new();
+        let text = next.text.strip_prefix(self.text.as_str())?;
+        if !text.is_empty() {
+            parts.push(AnswerPart::Text(text.to_owned()));
+        }
+        if self.calls.len() > next.calls.len() {
+            return None;
+        }
+        for (index, call) in next.calls.iter().enumerate() {
+            let arguments = match self.calls.get(index) {
+                Some(shown) if (&shown.id, &shown.name) == (&call.id, &call.name) => {
+                    call.arguments.strip_prefix(shown.arguments.as_str())?
+                }
+                Some(_) => return None,
+                None => {
+                    let (id, name) = (call.id.clone(), call.name.clone());
+                    parts.push(AnswerPart::CallBegun { index, id, name });
+                    call.arguments.as_str()
+                }
+            };
+            if !arguments.is_empty() {
+                parts.push(AnswerPart::CallArguments { index, text: arguments.to_owned() });
+            }
+        }
+        Some(parts)
+    }
+
+    /// Adds a part that follows.
+    fn add(&mut self, part: &AnswerPart) {
+        match part {
+            AnswerPart::Text(text) => self.text.push_str(text),
+            AnswerPart::CallBegun { index, id, name } => {
+                // Positions have no gaps.
+                if *index == self.calls.len() {
+                    let (id, name) = (id.clone(), name.clone());
+                    self.calls.push(Call { id, name, arguments: String::new() });
+                }
+            }
+            AnswerPart::CallArguments { index, text } => {
+                if let Some(call) = self.calls.get_mut(*index) {
+                    call.arguments.push_str(text);
+                }
+            }
+            AnswerPart::Ended(_) => {}
+        }
+    }
+}
+
 struct Answering {
     parts: Parts,
     id: RunId,
     updates: BoxStream<'static, Result<Update, StoreError>>,
-    /// The text that the client has.
-    shown: String,
-    /// The text of the current attempt.
-    current: String,
+    /// What the client has.
+    shown: Content,
+    /// What the current attempt has written.
+    current: Content,
+    /// Whether the current attempt wrote all that the client has, so that what it writes next can be shown at once.
+    is_same: bool,
+    pending: VecDeque<AnswerPart>,
 }
 
 pub(crate) fn answer(
@@ -56,16 +151,13 @@ pub(crate) fn answer(
     id: RunId,
     updates: BoxStream<'static, Result<Update, StoreError>>,
 ) -> BoxStream<'static, Result<AnswerPart, AnswerError>> {
-    let answering = Answering { parts, id, updates, shown: String::new(), current: String::new() };
-    stream::unfold(Some((answering, None)), |state| async {
-        let (mut answering, ended) = state?;
-        if let Some(run) = ended {
-            return Some((Ok(AnswerPart::Ended(run)), None));
-        }
+    let (shown, current, pending) = (Content::default(), Content::default(), VecDeque::new());
+    let answering = Answering { parts, id, updates, shown, current, is_same: true, pending };
+    stream::unfold(Some(answering), |state| async {
+        let mut answering = state?;
         match answering.next().await {
-            Ok((Some(text), ended)) => Some((Ok(AnswerPart::Text(text)), Some((answering, ended)))),
-            Ok((None, Some(run))) => Some((Ok(AnswerPart::Ended(run)), None)),
-            Ok((None, None)) => None,
+            Ok(part @ AnswerPart::Ended(_)) => Some((Ok(part), None)),
+            Ok(part) => Some((Ok(part), Some(answering))),
             Err(error) => Some((Err(error), None)),
         }
     })
@@ -73,41 +165,99 @@ pub(crate) fn answer(
 }
 
 impl Answering {
-    /// The next text, and the run if it has ended.
-    async fn next(&mut self) -> Result<(Option<String>, Option<Box<Run>>), AnswerError> {
-        while let Some(update) = self.updates.next().await {
-            match update? {
-                Update::Frame { frame, is_answer: true } => {
-                    if frame.offset == 0 {
-                        self.current.clear();
-                    }
-                    self.current.push_str(&frame.text);
-                    if let Some(text) = self.news(&self.current).filter(|text| !text.is_empty()) {
-                        self.shown.push_str(&text);
-                        return Ok((Some(text), None));
-                    }
-                }
-                Update::Event(_)
-                | Update::Planning { .. }
-                | Update::Frame { .. }
-                | Update::Restarted { .. } => {}
+    async fn next(&mut self) -> Result<AnswerPart, AnswerError> {
+        loop {
+            if let Some(part) = self.pending.pop_front() {
+                return Ok(part);
+            }
+            match self.updates.next().await {
+                Some(update) => self.heed(update?),
+                None => self.end().await?,
             }
         }
-        self.end().await
     }
 
-    async fn end(&mut self) -> Result<(Option<String>, Option<Box<Run>>), AnswerError> {
+    fn heed(&mut self, update: Update) {
+        let part = match update {
+            Update::Frame { frame, is_answer: true } => {
+                if frame.offset == 0 {
+                    self.current.text.clear();
+                    self.is_same = false;
+                }
+                AnswerPart::Text(frame.text)
+            }
+            Update::ToolCall { index, piece, is_answer: true, .. } => match piece {
+                ToolCallPiece::Begun { id, name } => {
+                    AnswerPart::CallBegun { index, id: id.to_string(), name }
+                }
+                ToolCallPiece::Arguments(text) => AnswerPart::CallArguments { index, text },
+            },
+            Update::Restarted { .. } => {
+                self.current = Content::default();
+                self.is_same = false;
+                return;
+            }
+            Update::Event(_) | Update::Planning { .. } | Update::Frame { .. } | Update::ToolCall { .. } => {
+                return;
+            }
+        };
+        self.current.add(&part);
+        if self.is_same {
+            self.show(part);
+        } else if let Some(news) = self.shown.news(&self.current) {
+            self.is_same = true;
+            news.into_iter().for_each(|part| self.show(part));
+        }
+    }
+
+    fn show(&mut self, part: AnswerPart) {
+        self.shown.add(&part);
+        self.pending.push_back(part);
+    }
+
+    async fn end(&mut self) -> Result<(), AnswerError> {
         let run = self.parts.store.load(&[self.id]).await?.into_iter().next().flatten();
         let run = run.ok_or(AnswerError::Unreadable { run: self.id })?;
-        let rest = match run.answer() {
-            Some(answer) => Some(self.news(answer).ok_or(AnswerError::Diverged { run: self.id })?),
-            None => None,
+        if let Some(whole) = Content::of(&run) {
+            let rest = self.shown.news(&whole).ok_or(AnswerError::Diverged { run: self.id })?;
+            self.pending.extend(rest);
+        }
+        self.pending.push_back(AnswerPart::Ended(Box::new(run)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(text: &str, calls: &[(&str, &str, &str)]) -> Content {
+        let call = |(id, name, arguments): &(&str, &str, &str)| Call {
+            id: (*id).to_owned(),
+            name: (*name).to_owned(),
+            arguments: (*arguments).to_owned(),
         };
-        Ok((rest.filter(|text| !text.is_empty()), Some(Box::new(run))))
+        Content { text: text.to_owned(), calls: calls.iter().map(call).collect() }
     }
 
-    /// The part of `text` after the shown text; `None` if it does not begin with that.
-    fn news(&self, text: &str) -> Option<String> {
-        text.strip_prefix(self.shown.as_str()).map(str::to_owned)
+    #[test]
+    fn only_what_follows_is_new() {
+        let shown = content("a", &[("1", "look", "{")]);
+        let next = content("ab", &[("1", "look", "{}"), ("2", "look", "")]);
+        let expected = [
+            AnswerPart::Text("b".to_owned()),
+            AnswerPart::CallArguments { index: 0, text: "}".to_owned() },
+            AnswerPart::CallBegun { index: 1, id: "2".to_owned(), name: "look".to_owned() },
+        ];
+        assert_eq!(shown.news(&next).unwrap(), expected);
+        for other in [
+            content("b", &[("1", "look", "{}")]),
+            content("a", &[]),
+            content("a", &[("1", "look", "[]")]),
+            content("a", &[("2", "look", "{}")]),
+            content("a", &[("1", "find", "{}")]),
+        ] {
+            assert_eq!(shown.news(&other), None, "{other:?}");
+        }
     }
 }

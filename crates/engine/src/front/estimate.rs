@@ -4,6 +4,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::request::RunRequest;
 use podium_domain::run::PlanResult;
+use podium_domain::tools::ToolUse;
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::StoreError;
 
@@ -83,6 +84,7 @@ fn estimate_by(
         conversation: &request.conversation,
         policy: &policy,
         answer_tokens_max: request.answer_tokens_max,
+        tools_bytes: request.tools.as_ref().map_or(0, ToolUse::bytes),
         at: context.now(),
     };
     let first = first_request(context, &request.conversation, policy.clone());

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use podium_domain::answer::AnswerFormError;
 use podium_domain::budget::{Budget, Charge, Shortage};
-use podium_domain::conversation::Conversation;
-use podium_domain::ids::{KeyId, RequestId, RunId, TenantId};
+use podium_domain::ids::{KeyId, RequestId, RunId, TenantId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::needs::{NoneTakes, narrowed};
 use podium_domain::policy::{FailedStep, Policy, PolicyError, Tier, WorkersAllowed};
@@ -14,18 +13,20 @@ use podium_domain::pool::Pool;
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::SamplingError;
+use podium_domain::tools::{ToolUse, ToolsError};
 use podium_domain::usage::Spent;
 use podium_ports::conductor::{Abilities, PlanOutcome};
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
 
+use super::tool_loop::{Continued, continued, loop_plan};
 use super::wait_for_end::Ending;
 use crate::commit::rehearse;
 use crate::context::Context;
 use crate::cost_bounds::Question;
 use crate::metrics::Stage;
 use crate::planner::request::{first_request, plan_request, reserve_for};
-use crate::token_estimates::message_tokens;
+use crate::token_estimates::{message_tokens, text_tokens};
 
 /// The planning of a run's first round.
 const FIRST_PLAN: TaskRef = TaskRef::Plan { round: 0 };
@@ -82,15 +83,18 @@ pub enum SubmitError {
     /// The response format is invalid.
     #[error(transparent)]
     Answer(#[from] AnswerFormError),
-    /// No worker supports the images, the response format or the stop sequences.
+    /// The tools are invalid.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// No worker supports the images, the response format, the stop sequences or the tools.
     #[error(transparent)]
     NoneTakes(#[from] NoneTakes),
     /// The conversation fits the context of no worker.
     #[error(
-        "messages have about {tokens} tokens, and the largest context of the workers that the policy allows has {tokens_max}"
+        "messages and tools have about {tokens} tokens, and the largest context of the workers that the policy allows has {tokens_max}"
     )]
     ContextExceeded {
-        /// Tokens of the messages, estimated by their bytes.
+        /// Tokens of the messages and the tools, estimated by their bytes.
         tokens: u64,
         /// The context, in tokens, of the allowed worker with the largest one.
         tokens_max: u32,
@@ -131,13 +135,13 @@ struct Draft {
 
 /// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.
 pub(crate) async fn submit(context: &Context, submit: Submit) -> Result<Submitted, SubmitError> {
-    let draft = draft(context, submit)?;
+    let draft = continuing_draft(context, submit).await?;
     create(context, draft).await
 }
 
 /// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`submit`], the run is durable.
 pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted, Ending), SubmitError> {
-    let draft = draft(context, submit)?;
+    let draft = continuing_draft(context, submit).await?;
     let id = draft.commit.after.id();
     // Usually the subscription is complete first, and no end can be missed. An accepted run waits for no live stream.
     let mut ending = Ending::of_new(context.clone(), id);
@@ -153,7 +157,14 @@ pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted,
     }
 }
 
-fn draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
+/// As [`draft`], with what earlier runs of the conversation have of its tool calls.
+async fn continuing_draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
+    let Continued { request, waiting } = continued(context, &submit.tenant, submit.request).await?;
+    draft(context, Submit { request, ..submit }, waiting)
+}
+
+/// `waiting` is the worker that waits for the tool results at the end of the conversation: it gets them without a plan.
+fn draft(context: &Context, submit: Submit, waiting: Option<WorkerId>) -> Result<Draft, SubmitError> {
     let (parts, now) = (context.parts(), context.now());
     let id = parts.ids.run_id(now);
     let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
@@ -161,13 +172,19 @@ fn draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
         Some(pinned) => parts.conductor(pinned).ok_or_else(|| unknown(pinned))?,
         None => parts.conductors.for_run(id),
     };
-    let policy = bounded(context, conductor, &submit.request)?;
+    let mut policy = bounded(context, conductor, &submit.request)?;
+    let waiting = waiting.filter(|worker| policy.allows_id(worker) && parts.pool.worker(worker).is_some());
+    if waiting.is_some() {
+        // No conductor judges a turn in the middle of a loop.
+        policy.rounds_max = 1;
+    }
     let request = RunRequest { policy, ..submit.request };
     request.sampling.check()?;
     let question = Question {
         conversation: &request.conversation,
         policy: &request.policy,
         answer_tokens_max: request.answer_tokens_max,
+        tools_bytes: request.tools.as_ref().map_or(0, ToolUse::bytes),
         at: now,
     };
     let hold = if submit.budgets.is_empty() { Cost::ZERO } else { least(context, conductor, &question) };
@@ -187,24 +204,26 @@ fn draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
     };
     let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
     let run = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
-    if let Some(planned) = planned_at_once(context, conductor, &run, &events) {
+    let known = waiting.and_then(|worker| loop_plan(context, &run, &worker));
+    if let Some(planned) = planned_at_once(context, conductor, known, &run, &events) {
         return Ok(planned);
     }
     let effects = vec![Effect::Dispatch { task: FIRST_PLAN, not_before: now }];
     Ok(Draft { commit: first_commit(context, run, events), effects })
 }
 
-/// The run with its plan, if the plan needs no model: that saves a commit, a message and a process.
+/// The run with its plan, if the plan is known or needs no model: that saves a commit, a message and a process.
 fn planned_at_once(
     context: &Context,
     conductor: &ConductorProfile,
+    known: Option<PlanOutcome>,
     accepted: &Run,
     events: &[SequencedEvent],
 ) -> Option<Draft> {
     let (now, id) = (context.now(), context.parts().ids.claim_id());
     let (mut after, mut events) = (accepted.clone(), events.to_vec());
-    let request = plan_request(context, &after, FIRST_PLAN, id, None);
-    let PlanOutcome { result, usage, cost } = conductor.plan_at_once(&request)?;
+    let plan_at_once = || conductor.plan_at_once(&plan_request(context, accepted, FIRST_PLAN, id, None));
+    let PlanOutcome { result, usage, cost } = known.or_else(plan_at_once)?;
     let claim = Claim {
         id,
         executor: context.options().executor.clone(),
@@ -278,8 +297,11 @@ pub(super) fn bounded(
     if pool.safest(&policy).is_none() {
         return Err(SubmitError::NoWorkerAllowed);
     }
-    let policy = narrowed(policy, pool, &request.conversation, &request.answer, &request.stops)?;
-    within_context(policy, pool, &request.conversation)
+    if let Some(tools) = &request.tools {
+        tools.check()?;
+    }
+    let policy = narrowed(policy, pool, request)?;
+    within_context(policy, pool, request)
 }
 
 /// The least that a run can cost: its first plan, and one step.
@@ -288,9 +310,10 @@ pub(super) fn least(context: &Context, conductor: &ConductorProfile, question: &
     conductor.plan_cost_max(&request) + question.least(context.pool())
 }
 
-/// The policy, restricted to the workers whose context the conversation fits, because each worker gets all of it.
-fn within_context(policy: Policy, pool: &Pool, conversation: &Conversation) -> Result<Policy, SubmitError> {
-    let tokens = message_tokens(conversation.messages());
+/// The policy, restricted to the workers whose context the conversation and the tools fit, because each worker may get all of it.
+fn within_context(policy: Policy, pool: &Pool, request: &RunRequest) -> Result<Policy, SubmitError> {
+    let tools = text_tokens(request.tools.as_ref().map_or(0, ToolUse::bytes));
+    let tokens = message_tokens(request.conversation.messages()) + tools;
     let allowed = || pool.workers().iter().filter(|worker| policy.allows(&worker.id));
     let able: Vec<_> = allowed().filter(|worker| tokens < u64::from(worker.context_tokens)).collect();
     if able.len() == allowed().count() {

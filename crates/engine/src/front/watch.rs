@@ -1,18 +1,22 @@
 //! Watches a run: stored events without gaps, and live text between them. The store is read whenever a signal says so, or a signal
 //! may have been lost. The live stream only makes this faster.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt};
+use podium_domain::call_id::CallId;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
 use podium_domain::run::{Run, SequencedEvent, StepRef};
+use podium_domain::tools::ToolUse;
 use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
 
+use crate::live_text::{Form, LiveReader, Piece};
 use crate::parts::Parts;
 
 /// Interval between reads of the store without a live stream, and time to the first read without a signal. With a live stream, the time
@@ -45,6 +49,19 @@ pub enum Update {
         /// Whether it is text of the run's answer.
         is_answer: bool,
     },
+    /// A piece of a tool call of a worker. The pieces of one attempt have no gaps or overlaps.
+    ToolCall {
+        /// The step.
+        step: StepRef,
+        /// The attempt.
+        claim: ClaimId,
+        /// The position of the call among those of the attempt, from 0.
+        index: usize,
+        /// The piece.
+        piece: ToolCallPiece,
+        /// Whether the call is part of the run's answer.
+        is_answer: bool,
+    },
     /// The attempt whose text was shown ended without a result; later frames are those of another attempt.
     Restarted {
         /// The round.
@@ -52,6 +69,20 @@ pub enum Update {
         /// The step.
         step: StepIndex,
     },
+}
+
+/// A piece of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolCallPiece {
+    /// The call begins.
+    Begun {
+        /// The id that clients get for the call.
+        id: CallId,
+        /// The name of the tool.
+        name: String,
+    },
+    /// The next piece of its arguments.
+    Arguments(String),
 }
 
 /// The updates that a watcher needs.
@@ -63,10 +94,14 @@ pub(crate) enum Wants {
     Answer,
 }
 
-/// The text of a step that the watcher has shown.
+/// The live text of a step that the watcher has shown.
 struct Shown {
     claim: ClaimId,
+    /// Bytes of live text that were read.
     bytes: u64,
+    /// Bytes of text that were shown.
+    text_bytes: u64,
+    reader: LiveReader,
 }
 
 /// Why a run cannot be watched.
@@ -275,15 +310,46 @@ impl Watcher {
         let Some(text) = frame.text.get(skip..).filter(|text| !text.is_empty()) else {
             return Ok(());
         };
-        let bytes = shown + text.len() as u64;
-        let before = self.shown.insert(step, Shown { claim: frame.claim, bytes });
-        if before.is_some_and(|before| before.claim != frame.claim) {
-            self.pending.push_back(Update::Restarted { round: frame.round, step: frame.step });
-        }
-        let is_answer = self.is_answer(step);
-        let frame = Frame { offset: shown, text: text.to_owned(), ..frame };
-        self.pending.push_back(Update::Frame { frame, is_answer });
+        self.show(step, frame.claim, text);
         Ok(())
+    }
+
+    /// Passes the next live text of an attempt on.
+    fn show(&mut self, step: StepRef, claim: ClaimId, live: &str) {
+        let (is_answer, form) = (self.is_answer(step), self.form(step));
+        let fresh = Shown { claim, bytes: 0, text_bytes: 0, reader: LiveReader::new(form) };
+        let shown = match self.shown.entry(step) {
+            Entry::Occupied(mut before) if before.get().claim != claim => {
+                before.insert(fresh);
+                self.pending.push_back(Update::Restarted { round: step.round, step: step.step });
+                before.into_mut()
+            }
+            entry => entry.or_insert(fresh),
+        };
+        shown.bytes += live.len() as u64;
+        for piece in shown.reader.read(live) {
+            let (index, piece) = match piece {
+                Piece::Text(text) => {
+                    let offset = shown.text_bytes;
+                    shown.text_bytes += text.len() as u64;
+                    let frame = Frame { round: step.round, step: step.step, claim, offset, text };
+                    self.pending.push_back(Update::Frame { frame, is_answer });
+                    continue;
+                }
+                Piece::CallBegun { index, name } => {
+                    let id = CallId::new(self.id, step, claim, index);
+                    (index, ToolCallPiece::Begun { id, name })
+                }
+                Piece::Arguments { index, text } => (index, ToolCallPiece::Arguments(text)),
+            };
+            self.pending.push_back(Update::ToolCall { step, claim, index, piece, is_answer });
+        }
+    }
+
+    /// The form of the live text of a step whose round is planned.
+    fn form(&self, step: StepRef) -> Form {
+        let tools = self.run.as_ref().and_then(|run| run.tools_of(step));
+        Form::of(tools.is_some_and(ToolUse::may_call))
     }
 
     fn holds(&self, step: StepRef, claim: ClaimId) -> bool {

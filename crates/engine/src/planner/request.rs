@@ -7,6 +7,7 @@ use podium_domain::policy::Policy;
 use podium_domain::prompt::{self, Earlier};
 use podium_domain::run::{PlanResult, Run, Task, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_domain::tools::ToolUse;
 use podium_ports::conductor::{Asker, Conductor, PlanRequest};
 
 use crate::context::Context;
@@ -87,6 +88,7 @@ pub(crate) fn reserve_for(context: &Context, run: &Run, result: &PlanResult) -> 
         conversation: &request.conversation,
         policy: &request.policy,
         answer_tokens_max: request.answer_tokens_max,
+        tools_bytes: request.tools.as_ref().map_or(0, ToolUse::bytes),
         at: context.now(),
     };
     let steps = question.plan_max(&parts.pool, &planned.plan);

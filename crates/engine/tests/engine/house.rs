@@ -194,6 +194,7 @@ impl House {
             while let Some(part) = parts.next().await {
                 match part.unwrap() {
                     AnswerPart::Text(text) => texts.push(text),
+                    AnswerPart::CallBegun { .. } | AnswerPart::CallArguments { .. } => {}
                     AnswerPart::Ended(run) => return (texts, *run),
                 }
             }

@@ -66,6 +66,8 @@ mod streaming;
 #[cfg(test)]
 mod throttle;
 #[cfg(test)]
+mod tools;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod window;

@@ -9,7 +9,7 @@ use podium_api::v1::{self, WatchRunResponse};
 use podium_api::{ApiError, AttemptNumbers};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::TaskRef;
-use podium_engine::{Engine, Update};
+use podium_engine::{Engine, ToolCallPiece, Update};
 use podium_ports::store::StoreError;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
@@ -97,6 +97,22 @@ impl Watch {
                     attempt: self.attempts.number(task, frame.claim),
                     offset: frame.offset,
                     text: frame.text,
+                    is_answer,
+                })
+            }
+            Update::ToolCall { step, claim, index, piece, is_answer } => {
+                let (id, name, arguments) = match piece {
+                    ToolCallPiece::Begun { id, name } => (id.to_string(), name, String::new()),
+                    ToolCallPiece::Arguments(text) => (String::new(), String::new(), text),
+                };
+                Message::StepToolCall(v1::StepToolCall {
+                    round: step.round.into(),
+                    step: step.step.get().into(),
+                    attempt: self.attempts.number(step.into(), claim),
+                    index: u32::try_from(index).unwrap_or(u32::MAX),
+                    id,
+                    name,
+                    arguments,
                     is_answer,
                 })
             }

@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, ErrorCode};
+use podium_domain::content::ToolCall;
 use podium_domain::ids::{RequestId, RunId};
-use podium_domain::run::Run;
+use podium_domain::run::{Run, StepRun};
 use podium_engine::{AnswerError, AnswerPart, Ending, Submitted};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +92,8 @@ async fn streamed(
     let (answer, held) = if run.is_ended() {
         // The whole run is in memory, with the outputs of all steps, and counts as held until the client has read the answer.
         let steps = run.rounds().iter().flat_map(|round| &round.steps);
-        let bytes = steps.filter_map(|step| step.output.as_ref()).map(String::len).sum();
+        let calls = |step: &StepRun| step.calls.iter().map(ToolCall::bytes).sum::<usize>() * 2;
+        let bytes = steps.map(|step| step.output.as_ref().map_or(0, String::len) + calls(step)).sum();
         (replayed(run), Some(unread.hold(bytes).map_err(|_| error_mapping::overloaded(id))?))
     } else {
         drop(run);
@@ -112,15 +115,24 @@ async fn streamed(
 
 /// The answer of a run that has ended, in pieces.
 fn replayed(run: Arc<Run>) -> Answer {
-    stream::unfold(Some((run, 0)), |state| async {
-        let (run, at) = state?;
+    let mut pieces = VecDeque::new();
+    for (index, call) in run.tool_calls().into_iter().enumerate() {
+        let text = call.arguments;
+        pieces.push_back(AnswerPart::CallBegun { index, id: call.id, name: call.name });
+        pieces.push_back(AnswerPart::CallArguments { index, text });
+    }
+    stream::unfold(Some((run, 0, pieces)), |state| async {
+        let (run, at, mut calls) = state?;
         let rest = run.answer().map_or("", |answer| &answer[at..]);
-        if rest.is_empty() {
-            return Some((Ok(AnswerPart::Ended(Box::new(Arc::unwrap_or_clone(run)))), None));
+        if !rest.is_empty() {
+            let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
+            let at = at + piece.len();
+            return Some((Ok(AnswerPart::Text(piece)), Some((run, at, calls))));
         }
-        let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
-        let at = at + piece.len();
-        Some((Ok(AnswerPart::Text(piece)), Some((run, at))))
+        match calls.pop_front() {
+            Some(part) => Some((Ok(part), Some((run, at, calls)))),
+            None => Some((Ok(AnswerPart::Ended(Box::new(Arc::unwrap_or_clone(run)))), None)),
+        }
     })
     .boxed()
 }
@@ -200,6 +212,12 @@ impl Streaming {
         };
         match part? {
             Ok(AnswerPart::Text(text)) => Some(self.completion.delta(&text, self.include_usage)),
+            Ok(AnswerPart::CallBegun { index, id, name }) => {
+                Some(self.completion.call_begun(index, &id, &name, self.include_usage))
+            }
+            Ok(AnswerPart::CallArguments { index, text }) => {
+                Some(self.completion.call_arguments(index, &text, self.include_usage))
+            }
             Ok(AnswerPart::Ended(run)) => Some(self.end(&run)),
             Err(error) => Some(self.fail(&error_mapping::answer_error(self.id, &error))),
         }

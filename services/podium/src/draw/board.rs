@@ -223,7 +223,7 @@ impl Board {
                     row.live.clear();
                 }
             }
-            Some(Update::Heartbeat(_)) | None => {}
+            Some(Update::StepToolCall(_) | Update::Heartbeat(_)) | None => {}
         }
     }
 

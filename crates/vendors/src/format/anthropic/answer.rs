@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use podium_domain::content::{Seal, ToolCall};
+use podium_domain::content::Seal;
 use podium_domain::ids::WorkerId;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::FinishReason;
@@ -30,12 +30,12 @@ pub(super) struct MessagesDecoder {
 /// An unfinished block other than text.
 #[derive(Debug)]
 enum Open {
-    /// `whole` is the input that the block began with: a server that sends no deltas puts everything there.
+    /// `index` is the call's position in the answer, `None` if it is dropped. `whole` is the input that the block began with: a
+    /// server that sends no deltas puts everything there.
     Tool {
-        id: String,
-        name: String,
+        index: Option<usize>,
         whole: Value,
-        pieces: String,
+        has_pieces: bool,
     },
     Thinking {
         signature: String,
@@ -261,7 +261,7 @@ impl MessagesDecoder {
         match block {
             Block::Text { text } => answer.text(text),
             Block::ToolUse { id, name, input } => {
-                let tool = Open::Tool { id, name, whole: input, pieces: String::new() };
+                let tool = Open::Tool { index: answer.begin_call(id, name), whole: input, has_pieces: false };
                 self.open.insert(index, tool);
             }
             Block::Thinking { thinking, signature } => {
@@ -277,9 +277,10 @@ impl MessagesDecoder {
         match (delta, self.open.get_mut(&index)) {
             (Delta::Text { text }, _) => answer.text(text),
             (Delta::Thinking { thinking }, _) => answer.reasoning(thinking),
-            (Delta::InputJson { partial_json }, Some(Open::Tool { pieces, .. })) => {
-                if answer.gather(partial_json.len()) {
-                    pieces.push_str(&partial_json);
+            (Delta::InputJson { partial_json }, Some(Open::Tool { index, has_pieces, .. })) => {
+                *has_pieces |= !partial_json.is_empty();
+                if let (true, Some(index)) = (answer.gather(partial_json.len()), *index) {
+                    answer.call_arguments(index, &partial_json);
                 }
             }
             (Delta::Signature { signature: more }, Some(Open::Thinking { signature })) => {
@@ -293,15 +294,13 @@ impl MessagesDecoder {
 
     fn end(&mut self, index: u64, answer: &mut Answer) {
         match self.open.remove(&index) {
-            Some(Open::Tool { id, name, whole, pieces }) => {
-                let came_whole = pieces.is_empty() && whole.is_object();
-                let arguments = if came_whole { whole.to_string() } else { pieces };
-                answer.tool_call(ToolCall { id, name, arguments, seal: None });
+            Some(Open::Tool { index: Some(index), whole, has_pieces: false }) if whole.is_object() => {
+                answer.call_arguments(index, &whole.to_string());
             }
             Some(Open::Thinking { signature }) if !signature.is_empty() => {
                 self.seal(&Mark::Signature(signature), answer);
             }
-            Some(Open::Thinking { .. }) | None => {}
+            Some(Open::Tool { .. } | Open::Thinking { .. }) | None => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Converts the internal request to the one on the wire.
 
-use podium_domain::content::{Image, Part, Reasoning, Seal};
+use podium_domain::content::{Image, Part, Reasoning, Seal, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
@@ -8,7 +8,7 @@ use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, ReasoningText, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::shared_fields::{object, thinking_budget};
+use crate::shared_fields::{object, strict, thinking_budget};
 
 /// The smallest thinking budget that the vendor accepts. If the token limit allows less, thinking is not requested.
 const BUDGET_TOKENS_MIN: u32 = 1024;
@@ -62,7 +62,7 @@ enum Block<'a> {
     },
     ToolResult {
         tool_use_id: &'a str,
-        content: &'a str,
+        content: ResultBody<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
@@ -73,6 +73,14 @@ enum Block<'a> {
     RedactedThinking {
         data: String,
     },
+}
+
+/// The content of a tool's result: a plain string if it is text only.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ResultBody<'a> {
+    Text(&'a str),
+    Blocks(Vec<Block<'a>>),
 }
 
 /// Marks the end of the prefix that the vendor may cache.
@@ -128,8 +136,11 @@ enum FormatBody<'a> {
 #[derive(Debug, Serialize)]
 struct ToolBody<'a> {
     name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     input_schema: &'a Value,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheBody>,
 }
@@ -159,7 +170,8 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Messages
     let caches = request.cache_hint.is_some() && worker.takes(Feature::CacheHint);
     let mut system: Vec<_> =
         request.messages.iter().filter(|m| m.role == Role::System).flat_map(texts).collect();
-    let mut tools: Vec<_> = request.tools.iter().flat_map(|tools| &tools.tools).map(tool).collect();
+    let mut tools: Vec<_> =
+        request.tools.iter().flat_map(|tools| &tools.tools).map(|t| tool(t, worker)).collect();
     if caches {
         mark_cached(&mut system, &mut tools);
     }
@@ -225,15 +237,12 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
             Part::Reasoning(reasoning) => first.extend(reasoning_block(reasoning, worker)),
             Part::ToolResult(result) => first.push(Block::ToolResult {
                 tool_use_id: &result.call_id,
-                content: &result.output,
+                content: result_body(result),
                 is_error: result.is_error,
             }),
             Part::Text(words) if words.trim().is_empty() => {}
             Part::Text(words) => middle.push(text(words)),
-            Part::Image(Image::Url(url)) => middle.push(Block::Image { source: SourceBody::Url { url } }),
-            Part::Image(Image::Data { media_type, base64 }) => middle.push(Block::Image {
-                source: SourceBody::Base64 { media_type: media_type.as_str(), data: base64 },
-            }),
+            Part::Image(shown) => middle.push(image(shown)),
             Part::ToolCall(call) => {
                 last.push(Block::ToolUse { id: &call.id, name: &call.name, input: object(&call.arguments) });
             }
@@ -242,6 +251,24 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
     first.append(&mut middle);
     first.append(&mut last);
     first
+}
+
+fn image(image: &Image) -> Block<'_> {
+    let source = match image {
+        Image::Url(url) => SourceBody::Url { url },
+        Image::Data { media_type, base64 } => {
+            SourceBody::Base64 { media_type: media_type.as_str(), data: base64 }
+        }
+    };
+    Block::Image { source }
+}
+
+fn result_body(result: &ToolResult) -> ResultBody<'_> {
+    if result.images.is_empty() {
+        return ResultBody::Text(&result.output);
+    }
+    let words = (!result.output.trim().is_empty()).then(|| text(&result.output));
+    ResultBody::Blocks(words.into_iter().chain(result.images.iter().map(image)).collect())
 }
 
 fn reasoning_block<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {
@@ -276,11 +303,12 @@ fn output<'a>(worker: &Worker, request: &'a ChatRequest) -> Option<OutputBody<'a
     (effort.is_some() || format.is_some()).then_some(OutputBody { effort, format })
 }
 
-fn tool(tool: &Tool) -> ToolBody<'_> {
+fn tool<'a>(tool: &'a Tool, worker: &Worker) -> ToolBody<'a> {
     ToolBody {
         name: &tool.name,
         description: &tool.description,
         input_schema: &tool.schema,
+        strict: strict(tool, worker) == Some(true),
         cache_control: None,
     }
 }

@@ -182,7 +182,7 @@ impl GeminiDecoder {
             let id = id.unwrap_or_else(|| format!("{OWN_CALL_ID}{}-{}", self.response_id, self.calls));
             let seal = mark.map(|mark| Seal { worker: self.worker.clone(), mark });
             self.calls += 1;
-            answer.tool_call(ToolCall { id, name: call.name, arguments, seal });
+            answer.tool_call(ToolCall { seal, ..ToolCall::new(id, call.name, arguments) });
         }
     }
 }

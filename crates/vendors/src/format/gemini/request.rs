@@ -95,6 +95,7 @@ struct ToolsBody<'a> {
 #[serde(rename_all = "camelCase")]
 struct FunctionBody<'a> {
     name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     parameters_json_schema: &'a Value,
 }
@@ -167,12 +168,14 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Generate
     }
 }
 
-/// The parts of a message. Tool results come first because they answer the previous turn.
+/// The parts of a message. Tool results come first because they answer the previous turn. Their images follow them: only the
+/// newest models of the vendor accept images inside a result.
 fn parts<'a>(message: &'a Message, worker: &Worker) -> Vec<PartBody<'a>> {
     let results = message.parts.iter().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result_part(result)),
         _ => None,
     });
+    let shown = message.results().flat_map(|result| &result.images).map(image_part);
     let words = (!message.text.is_empty()).then(|| text(&message.text));
     let rest = message.parts.iter().filter_map(|part| match part {
         Part::Text(words) => Some(text(words)),
@@ -181,7 +184,7 @@ fn parts<'a>(message: &'a Message, worker: &Worker) -> Vec<PartBody<'a>> {
         // The vendor recognises its reasoning by the signatures of the tool calls that followed from it.
         Part::ToolResult(_) | Part::Reasoning(_) => None,
     });
-    results.chain(words).chain(rest).collect()
+    results.chain(shown).chain(words).chain(rest).collect()
 }
 
 fn text(text: &str) -> PartBody<'_> {

@@ -1,6 +1,5 @@
 //! Decodes chunks, or one whole completion.
 
-use podium_domain::content::ToolCall;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::FinishReason;
 
@@ -17,10 +16,20 @@ const ID_BYTES_MAX: usize = 128;
 /// Decoder of the Chat Completions format.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
-    /// Tool calls whose arguments may be incomplete, by the server's number.
-    calls: Vec<(usize, ToolCall)>,
+    /// The tool calls that have begun, in order.
+    calls: Vec<BegunCall>,
     /// The answer's id, for tool calls that come without one.
     id: String,
+}
+
+/// A tool call that has begun.
+#[derive(Debug)]
+struct BegunCall {
+    /// The server's number.
+    number: usize,
+    id: String,
+    /// Its position in the answer; `None` if it is dropped.
+    index: Option<usize>,
 }
 
 impl Decoder for ChatDecoder {
@@ -49,12 +58,6 @@ impl Decoder for ChatDecoder {
 
     fn ends_with_done(&self) -> bool {
         true
-    }
-
-    fn complete(&mut self, answer: &mut Answer) {
-        for (_, call) in self.calls.drain(..) {
-            answer.tool_call(call);
-        }
     }
 }
 
@@ -109,18 +112,27 @@ impl ChatDecoder {
         if !answer.gather(arguments.len() + CALL_BYTES) {
             return;
         }
-        let begins = |call: &ToolCall| match &id {
+        let begins = |call: &BegunCall| match &id {
             Some(id) => *id != call.id,
             None => piece.index.is_none() && name.is_some(),
         };
-        let known = self.calls.iter_mut().rev().find(|(other, _)| *other == number);
-        match known {
-            Some((_, call)) if !begins(call) => call.arguments.push_str(&arguments),
+        let known = self.calls.iter().rev().find(|call| call.number == number);
+        let index = match known {
+            Some(call) if !begins(call) => {
+                if let (Some(index), Some(name)) = (call.index, name) {
+                    answer.name_call(index, name);
+                }
+                call.index
+            }
             _ => {
                 let id = id.unwrap_or_else(|| format!("call_{}_{}", self.id, self.calls.len()));
-                let call = ToolCall { id, name: name.unwrap_or_default(), arguments, seal: None };
-                self.calls.push((number, call));
+                let index = answer.begin_call(id.clone(), name.unwrap_or_default());
+                self.calls.push(BegunCall { number, id, index });
+                index
             }
+        };
+        if let Some(index) = index {
+            answer.call_arguments(index, &arguments);
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use podium_domain::content::{Part, ToolResult};
+use podium_domain::content::{Image, Part, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::{Feature, TokenLimitField, Worker};
-use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, ToolChoice};
+use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, Tool, ToolChoice};
 use serde_json::{Value, json};
 
 use super::wire::{
     CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FormatBody, FunctionBody, ImageUrlBody,
     MessageBody, SchemaBody, StreamOptions, StructuredBody, ToolBody,
 };
-use crate::shared_fields::image_url;
+use crate::shared_fields::{image_url, strict};
 
 /// The field that bounds a completion, guessed from the host name. OpenAI's regional hosts are subdomains of `api.openai.com`.
 pub(crate) fn token_limit_of_host(host: &str) -> TokenLimitField {
@@ -37,7 +37,7 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: Toke
         stop: &request.stops,
         seed: request.seed,
         reasoning_effort: request.effort.map(|effort| worker.nearest_effort(effort).as_str()),
-        tools: tools.map(|tools| tools.tools.iter().map(tool).collect()).unwrap_or_default(),
+        tools: tools.map(|tools| tools.tools.iter().map(|t| tool(t, worker)).collect()).unwrap_or_default(),
         tool_choice: tools.and_then(|tools| choice(&tools.choice)),
         parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
         response_format: format(&request.answer),
@@ -51,7 +51,8 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: Toke
     }
 }
 
-/// A message as turns: each tool result is a separate turn before the user's text.
+/// A message as turns: each tool result is a separate turn before the user's text. The format has no images in results, so they
+/// come after the results, as the user's.
 fn turns(message: &Message) -> Vec<MessageBody<'_>> {
     let results = message.parts.iter().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result_turn(result)),
@@ -82,19 +83,31 @@ fn result_turn(result: &ToolResult) -> MessageBody<'_> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    let has_image = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
-    if message.role != Role::User || !has_image {
+    if message.role != Role::User || message.image_count() == 0 {
         return ContentBody::Text(message.words());
     }
-    let first = (!message.text.is_empty()).then_some(ContentPart::Text { text: &message.text });
-    let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(ContentPart::Text { text }),
-        Part::Image(image) => {
-            Some(ContentPart::ImageUrl { image_url: ImageUrlBody { url: image_url(image) } })
-        }
+    let mut parts = Vec::new();
+    for result in message.results().filter(|result| !result.images.is_empty()) {
+        parts.push(text(format!("The images of the result of {}:", result.name).into()));
+        parts.extend(result.images.iter().map(image));
+    }
+    if !message.text.is_empty() {
+        parts.push(text(Cow::Borrowed(&message.text)));
+    }
+    parts.extend(message.parts.iter().filter_map(|part| match part {
+        Part::Text(words) => Some(text(Cow::Borrowed(words))),
+        Part::Image(shown) => Some(image(shown)),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
-    });
-    ContentBody::Parts(first.into_iter().chain(parts).collect())
+    }));
+    ContentBody::Parts(parts)
+}
+
+fn text(text: Cow<'_, str>) -> ContentPart<'_> {
+    ContentPart::Text { text }
+}
+
+fn image(image: &Image) -> ContentPart<'_> {
+    ContentPart::ImageUrl { image_url: ImageUrlBody { url: image_url(image) } }
 }
 
 fn call(part: &Part) -> Option<CallBody<'_>> {
@@ -103,9 +116,13 @@ fn call(part: &Part) -> Option<CallBody<'_>> {
     Some(CallBody { id: &call.id, kind: "function", function })
 }
 
-fn tool(tool: &podium_ports::vendor::Tool) -> ToolBody<'_> {
-    let function =
-        FunctionBody { name: &tool.name, description: &tool.description, parameters: &tool.schema };
+fn tool<'a>(tool: &'a Tool, worker: &Worker) -> ToolBody<'a> {
+    let function = FunctionBody {
+        name: &tool.name,
+        description: &tool.description,
+        parameters: &tool.schema,
+        strict: strict(tool, worker),
+    };
     ToolBody { kind: "function", function }
 }
 

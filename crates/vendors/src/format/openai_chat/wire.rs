@@ -69,7 +69,7 @@ pub(super) enum ContentBody<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentPart<'a> {
-    Text { text: &'a str },
+    Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrlBody<'a> },
 }
 
@@ -106,8 +106,11 @@ pub(super) struct ToolBody<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct FunctionBody<'a> {
     pub(super) name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) description: &'a str,
     pub(super) parameters: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) strict: Option<bool>,
 }
 
 /// The response format.

@@ -2,9 +2,7 @@
 //!
 //! The last event repeats the whole response. Items that the stream already had are not published again; missing ones are.
 
-use std::collections::BTreeSet;
-
-use podium_domain::content::{Seal, ToolCall};
+use podium_domain::content::Seal;
 use podium_domain::ids::WorkerId;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::FinishReason;
@@ -37,8 +35,8 @@ pub(super) struct ResponsesDecoder {
     messages: Vec<Message>,
     /// Index of the message that the last text belongs to.
     last: Option<usize>,
-    /// Ids of the tool calls that were published.
-    calls: BTreeSet<String>,
+    /// The tool calls that have begun, in order.
+    calls: Vec<BegunCall>,
     /// Number of reasoning items that were published.
     reasonings: usize,
 }
@@ -51,6 +49,25 @@ struct Message {
     index: u64,
     is_commentary: bool,
     has_text: bool,
+    is_done: bool,
+}
+
+/// How pieces of a tool call name it.
+#[derive(Debug)]
+struct CallNames {
+    call_id: String,
+    item_id: Option<String>,
+    output_index: u64,
+}
+
+/// A tool call that has begun.
+#[derive(Debug)]
+struct BegunCall {
+    names: CallNames,
+    /// Its position in the answer; `None` if it is dropped.
+    index: Option<usize>,
+    /// Bytes of its arguments that came.
+    bytes: usize,
     is_done: bool,
 }
 
@@ -107,6 +124,8 @@ enum Item {
         content: Vec<Content>,
     },
     FunctionCall {
+        #[serde(default, deserialize_with = "or_default")]
+        id: Option<String>,
         #[serde(default, deserialize_with = "null_as_default")]
         call_id: String,
         #[serde(default, deserialize_with = "null_as_default")]
@@ -188,7 +207,7 @@ impl Decoder for ResponsesDecoder {
 
 impl ResponsesDecoder {
     pub(super) fn new(worker: WorkerId, commentary: Commentary) -> Self {
-        Self { worker, commentary, messages: Vec::new(), last: None, calls: BTreeSet::new(), reasonings: 0 }
+        Self { worker, commentary, messages: Vec::new(), last: None, calls: Vec::new(), reasonings: 0 }
     }
 
     fn read(&mut self, event: Event, answer: &mut Answer) {
@@ -203,13 +222,24 @@ impl ResponsesDecoder {
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 answer.reasoning(delta);
             }
-            "response.output_item.added" => {
-                if let Some(Item::Message { id, phase, .. }) = item
-                    && let Some(message) = self.message(id, output_index, answer)
-                {
-                    self.messages[message].is_commentary = is_commentary(phase.as_deref());
-                }
+            "response.function_call_arguments.delta" => {
+                self.arguments(item_id.as_deref(), output_index, &delta, answer);
             }
+            "response.output_item.added" => match item {
+                Some(Item::Message { id, phase, .. }) => {
+                    if let Some(message) = self.message(id, output_index, answer) {
+                        self.messages[message].is_commentary = is_commentary(phase.as_deref());
+                    }
+                }
+                // A call without an id or a name begins when it is done.
+                Some(Item::FunctionCall { id, call_id, name, .. })
+                    if !call_id.is_empty() && !name.is_empty() =>
+                {
+                    let names = CallNames { call_id, item_id: id, output_index };
+                    self.begin_call(names, name, answer);
+                }
+                _ => {}
+            },
             "response.output_item.done" => {
                 if let Some(item) = item {
                     self.item_done(output_index, item, answer);
@@ -288,11 +318,51 @@ impl ResponsesDecoder {
         }
     }
 
+    /// Begins a tool call, unless it has begun. Returns its place in [`Self::calls`]; `None` above the limit.
+    fn begin_call(&mut self, names: CallNames, tool: String, answer: &mut Answer) -> Option<usize> {
+        if let Some(known) = self.calls.iter().position(|call| call.names.call_id == names.call_id) {
+            return Some(known);
+        }
+        answer.gather(ITEM_BYTES).then(|| {
+            let index = answer.begin_call(names.call_id.clone(), tool);
+            self.calls.push(BegunCall { names, index, bytes: 0, is_done: false });
+            self.calls.len() - 1
+        })
+    }
+
+    /// Adds a piece of arguments to its call, if that has begun.
+    fn arguments(&mut self, item: Option<&str>, output_index: u64, text: &str, answer: &mut Answer) {
+        let is_it = |call: &&mut BegunCall| match (item, &call.names.item_id) {
+            (Some(id), Some(other)) => id == other,
+            _ => call.names.output_index == output_index && !call.is_done,
+        };
+        if let Some(call) = self.calls.iter_mut().rev().find(is_it)
+            && answer.gather(text.len())
+        {
+            call.bytes += text.len();
+            if let Some(index) = call.index {
+                answer.call_arguments(index, text);
+            }
+        }
+    }
+
+    /// Adds what is missing of a call's arguments.
+    fn call_done(&mut self, call: usize, arguments: &str, answer: &mut Answer) {
+        let call = &mut self.calls[call];
+        let rest = arguments.get(call.bytes..).filter(|_| !call.is_done).unwrap_or_default();
+        call.is_done = true;
+        if let (true, Some(index)) = (answer.gather(rest.len()), call.index) {
+            answer.call_arguments(index, rest);
+        }
+    }
+
     fn other_item(&mut self, item: Item, answer: &mut Answer) {
         match item {
-            Item::FunctionCall { call_id, name, arguments } => {
-                if answer.gather(ITEM_BYTES + arguments.len()) && self.calls.insert(call_id.clone()) {
-                    answer.tool_call(ToolCall { id: call_id, name, arguments, seal: None });
+            Item::FunctionCall { id, call_id, name, arguments } => {
+                // The number matters only to pieces of arguments, of which no more will come.
+                let names = CallNames { call_id, item_id: id, output_index: u64::MAX };
+                if let Some(call) = self.begin_call(names, name, answer) {
+                    self.call_done(call, &arguments, answer);
                 }
             }
             Item::Reasoning(mut item) if item.get("encrypted_content").is_some_and(Value::is_string) => {

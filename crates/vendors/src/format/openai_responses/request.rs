@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use podium_domain::content::{Part, Reasoning, Seal};
+use podium_domain::content::{Part, Reasoning, Seal, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{
@@ -11,7 +11,7 @@ use podium_ports::vendor::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::shared_fields::image_url;
+use crate::shared_fields::{image_url, strict};
 
 /// Makes the vendor return its reasoning as encrypted text, because it must not store it.
 const SEALED_REASONING: &str = "reasoning.encrypted_content";
@@ -60,7 +60,7 @@ enum InputItem<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum TypedItem<'a> {
     FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: ContentBody<'a> },
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +102,7 @@ struct ToolBody<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     parameters: &'a Value,
     /// The vendor's default is true, which few schemas satisfy.
@@ -121,7 +122,7 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Response
         top_p: request.top_p,
         reasoning: reasoning(worker, request),
         text: format(&request.answer).map(|format| TextBody { format }),
-        tools: tools.map(|tools| tools.tools.iter().map(tool).collect()).unwrap_or_default(),
+        tools: tools.map(|tools| tools.tools.iter().map(|t| tool(t, worker)).collect()).unwrap_or_default(),
         tool_choice: tools.and_then(|tools| choice(&tools.choice)),
         parallel_tool_calls: tools.filter(|tools| tools.at_once == CallsAtOnce::One).map(|_| false),
         prompt_cache_key: request.cache_hint.as_deref().filter(|_| worker.takes(Feature::CacheHint)),
@@ -146,7 +147,7 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
             Part::Reasoning(reasoning) => before.extend(sealed(reasoning, worker).map(InputItem::Sealed)),
             Part::ToolResult(result) => before.push(InputItem::Typed(TypedItem::FunctionCallOutput {
                 call_id: &result.call_id,
-                output: &result.output,
+                output: result_output(result),
             })),
             Part::ToolCall(call) => after.push(InputItem::Typed(TypedItem::FunctionCall {
                 call_id: &call.id,
@@ -166,7 +167,7 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    let has_image = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+    let has_image = message.parts.iter().any(Part::is_image);
     if message.role != Role::User || !has_image {
         return ContentBody::Text(message.words());
     }
@@ -179,19 +180,29 @@ fn content(message: &Message) -> ContentBody<'_> {
     ContentBody::Parts(first.into_iter().chain(parts).collect())
 }
 
+/// The output of a tool: a plain string if it is text only.
+fn result_output(result: &ToolResult) -> ContentBody<'_> {
+    if result.images.is_empty() {
+        return ContentBody::Text(Cow::Borrowed(&result.output));
+    }
+    let text = (!result.output.is_empty()).then_some(ContentPart::InputText { text: &result.output });
+    let images = result.images.iter().map(|image| ContentPart::InputImage { image_url: image_url(image) });
+    ContentBody::Parts(text.into_iter().chain(images).collect())
+}
+
 /// The vendor's own reasoning item, which the seal's mark contains.
 fn sealed(reasoning: &Reasoning, worker: &Worker) -> Option<Value> {
     let item: Value = serde_json::from_str(Seal::mark_of(reasoning.seal.as_ref(), &worker.id)?).ok()?;
     (item["type"] == "reasoning").then_some(item)
 }
 
-fn tool(tool: &Tool) -> ToolBody<'_> {
+fn tool<'a>(tool: &'a Tool, worker: &Worker) -> ToolBody<'a> {
     ToolBody {
         kind: "function",
         name: &tool.name,
         description: &tool.description,
         parameters: &tool.schema,
-        strict: false,
+        strict: strict(tool, worker).unwrap_or(false),
     }
 }
 

@@ -1,0 +1,284 @@
+//! Converts the messages of a Chat Completions request.
+
+use podium_domain::content::{Image, Part, ToolCall, ToolResult};
+use podium_domain::conversation::{
+    CALL_ID_BYTES_MAX, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role,
+};
+use serde_json::{Map, Value};
+
+use super::field::{Field, missing, unknown};
+use super::tools;
+use crate::ApiError;
+use crate::image::of_url;
+
+/// Most tool calls of a message.
+const CALLS_MAX: usize = 128;
+
+/// The messages of a request. The results of tools that follow each other become one message of the user, as vendors need them.
+pub(super) fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
+    let mut messages: Vec<Message> = Vec::new();
+    for field in field.array_of(MESSAGES_MAX)? {
+        match (message(&field)?, messages.last_mut()) {
+            (Sent::Result(result), Some(last)) if last.is_results_only() => last.parts.push(result),
+            (Sent::Result(result), _) => messages.push(Message::new(Role::User, "").with([result])),
+            (Sent::Message(message), _) => messages.push(message),
+        }
+    }
+    Ok(messages)
+}
+
+/// The path of the message that an invalid conversation is about.
+pub(super) fn path_of(messages: &Value, error: &ConversationError) -> String {
+    let all = || messages.as_array().into_iter().flatten().enumerate();
+    let calls = |message: &Value, id: &str| {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        calls.filter(|call| call["id"] == id).count()
+    };
+    let found = match error {
+        ConversationError::UnknownCall { id } => all()
+            .filter(|(_, message)| message["tool_call_id"] == id.as_str())
+            .last()
+            .map(|(index, _)| format!("messages[{index}].tool_call_id")),
+        ConversationError::NoResult { id } | ConversationError::SameCallId { id } => all()
+            .filter(|(_, message)| calls(message, id) > 0)
+            .last()
+            .map(|(index, _)| format!("messages[{index}].tool_calls")),
+        _ => None,
+    };
+    found.unwrap_or_else(|| "messages".to_owned())
+}
+
+/// A message as the client sent it.
+enum Sent {
+    Message(Message),
+    /// The result of a tool.
+    Result(Part),
+}
+
+fn message(field: &Field<'_>) -> Result<Sent, ApiError> {
+    let message = field.object()?;
+    let role_field = field.required(message, "role")?;
+    let role = match role_field.one_of(&["system", "developer", "user", "assistant", "tool", "function"])? {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => return result(field, message).map(Sent::Result),
+        _ => return Err(role_field.unsupported("use role `tool`")),
+    };
+    check_keys(field, message, role)?;
+    let calls = match field.member(message, "tool_calls") {
+        Some(calls) => calls.array_of(CALLS_MAX)?.map(|call| self::call(&call)).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    let converted = match field.member(message, "content") {
+        Some(content) => converted(role, &content)?,
+        None if calls.is_empty() => return Err(missing(&format!("{}.content", field.path))),
+        None => Message::new(role, ""),
+    };
+    Ok(Sent::Message(converted.with(calls.into_iter().map(Part::ToolCall))))
+}
+
+fn check_keys(field: &Field<'_>, message: &Map<String, Value>, role: Role) -> Result<(), ApiError> {
+    for (name, value) in message {
+        let here = Field::new(format!("{}.{name}", field.path), value);
+        match name.as_str() {
+            // A name distinguishes people of one role, and an annotation belongs to an earlier answer. Neither changes the text.
+            "role" | "content" | "name" | "annotations" => {}
+            "tool_calls" if role == Role::Assistant => {}
+            "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
+                let requests_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+                let advice = match name.as_str() {
+                    "tool_calls" => "only messages of role `assistant` may have it",
+                    "tool_call_id" => "only messages of role `tool` may have it",
+                    "function_call" => "use `tool_calls`",
+                    _ => "messages are text and images; leave it out",
+                };
+                if !requests_nothing {
+                    return Err(here.unsupported(advice));
+                }
+            }
+            _ => return Err(unknown(&here.path)),
+        }
+    }
+    Ok(())
+}
+
+/// A call of a tool in an earlier answer. Its arguments are a model's text and need not be JSON.
+fn call(field: &Field<'_>) -> Result<ToolCall, ApiError> {
+    let call = field.object()?;
+    if let Some(kind) = field.member(call, "type")
+        && kind.string()? != "function"
+    {
+        return Err(kind.unsupported("only calls of type `function` are supported"));
+    }
+    // Streaming clients leave the position in.
+    field.knows(call, &["id", "type", "function", "index"])?;
+    let id = call_id(&field.required(call, "id")?)?;
+    let function = field.required(call, "function")?;
+    let of = function.object()?;
+    function.knows(of, &["name", "arguments"])?;
+    let name = tools::name(&function.required(of, "name")?)?;
+    let arguments = function.required(of, "arguments")?.string()?;
+    Ok(ToolCall::new(id, name, arguments))
+}
+
+fn call_id(field: &Field<'_>) -> Result<String, ApiError> {
+    let id = field.string()?;
+    if (1..=CALL_ID_BYTES_MAX).contains(&id.len()) {
+        return Ok(id.to_owned());
+    }
+    Err(field.must_be(&format!("a string of 1 to {CALL_ID_BYTES_MAX} bytes")))
+}
+
+/// The result of a tool. The name of the tool comes from its call.
+fn result(field: &Field<'_>, message: &Map<String, Value>) -> Result<Part, ApiError> {
+    field.knows(message, &["role", "content", "tool_call_id", "name"])?;
+    let call_id = call_id(&field.required(message, "tool_call_id")?)?;
+    let content = converted(Role::User, &field.required(message, "content")?)?;
+    let images = content.parts.iter().flat_map(Part::images).cloned().collect();
+    Ok(Part::ToolResult(ToolResult { images, ..ToolResult::new(call_id, "", content.words()) }))
+}
+
+/// Converts a message. Adjacent texts become lines of one text.
+fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
+    let parts = match content.value {
+        Value::String(text) => return Ok(Message::new(role, text.as_str())),
+        Value::Array(_) => content.array_of(PARTS_MAX)?,
+        _ => return Err(content.must_be("a string or an array of parts")),
+    };
+    let mut read: Vec<Part> = Vec::new();
+    for sent in parts {
+        match (part(role, &sent)?, read.last_mut()) {
+            (Part::Text(more), Some(Part::Text(text))) => {
+                text.push('\n');
+                text.push_str(&more);
+            }
+            (part, _) => read.push(part),
+        }
+    }
+    let mut read = read.into_iter().peekable();
+    let first = read.next_if(|part| matches!(part, Part::Text(_)));
+    let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
+    Ok(Message::new(role, text).with(read))
+}
+
+fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
+    let part = field.object()?;
+    let kind = field.required(part, "type")?;
+    let member = |name: &str| field.required(part, name);
+    match kind.string()? {
+        "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
+        "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
+        "image_url" => Err(kind.unsupported("only user messages may have images, so it must be `text`")),
+        _ => Err(kind.unsupported("it must be `text` or `image_url`")),
+    }
+}
+
+fn image(field: &Field<'_>) -> Result<Image, ApiError> {
+    let image = field.object()?;
+    if let Some(detail) = field.member(image, "detail") {
+        // Checked but not used: each worker chooses its own resolution.
+        detail.one_of(&["auto", "low", "high"])?;
+    }
+    field.knows(image, &["url", "detail"])?;
+    let url = field.required(image, "url")?;
+    of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
+}
+
+#[cfg(test)]
+mod tests {
+    use podium_domain::conversation::Conversation;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(sent: &Value) -> Result<Vec<Message>, ApiError> {
+        messages(&Field::new("messages", sent))
+    }
+
+    fn call(id: &str, arguments: &str) -> Value {
+        json!({"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}})
+    }
+
+    fn calling(ids: &[&str]) -> Value {
+        let calls: Vec<_> = ids.iter().map(|id| call(id, "{}")).collect();
+        json!({"role": "assistant", "content": null, "tool_calls": calls})
+    }
+
+    fn result(id: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": id, "content": "blue"})
+    }
+
+    fn user() -> Value {
+        json!({"role": "user", "content": "look"})
+    }
+
+    #[test]
+    fn results_that_follow_each_other_become_one_message() {
+        let png = "data:image/png;base64,iVBORw0KGgo=";
+        let shown = json!({"role": "tool", "tool_call_id": "b", "name": "look", "content": [
+            {"type": "text", "text": "x"},
+            {"type": "image_url", "image_url": {"url": png}},
+        ]});
+        let odd = json!({"role": "assistant", "tool_calls": [call("a", "{broken"), call("b", "")]});
+        let sent = json!([user(), odd, result("a"), shown, {"role": "user", "content": "and?"}]);
+        let messages = read(&sent).unwrap();
+        assert_eq!(messages.len(), 4);
+        let arguments: Vec<_> = messages[1].calls().map(|call| call.arguments.as_str()).collect();
+        assert_eq!(arguments, ["{broken", ""]);
+        let expected = ToolResult { images: vec![of_url(png).unwrap()], ..ToolResult::new("b", "", "x") };
+        let results: Vec<_> = messages[2].results().cloned().collect();
+        assert_eq!(results, [ToolResult::new("a", "", "blue"), expected]);
+        assert!(Conversation::new(messages).is_ok());
+    }
+
+    #[test]
+    fn an_error_names_the_invalid_part_of_a_tool_message() {
+        let of =
+            |function: Value| json!({"role": "assistant", "tool_calls": [{"id": "a", "function": function}]});
+        for (message, param) in [
+            (json!({"role": "tool", "content": "x"}), "messages[0].tool_call_id"),
+            (json!({"role": "tool", "tool_call_id": "", "content": "x"}), "messages[0].tool_call_id"),
+            (json!({"role": "tool", "tool_call_id": "a"}), "messages[0].content"),
+            (json!({"role": "tool", "tool_call_id": "a", "content": "x", "y": 1}), "messages[0].y"),
+            (json!({"role": "assistant", "tool_calls": [1]}), "messages[0].tool_calls[0]"),
+            (json!({"role": "assistant", "tool_calls": [{}]}), "messages[0].tool_calls[0].id"),
+            (
+                json!({"role": "assistant", "tool_calls": [{"type": "custom"}]}),
+                "messages[0].tool_calls[0].type",
+            ),
+            (of(json!(null)), "messages[0].tool_calls[0].function"),
+            (of(json!({"arguments": "{}"})), "messages[0].tool_calls[0].function.name"),
+            (of(json!({"name": "a b", "arguments": "{}"})), "messages[0].tool_calls[0].function.name"),
+            (of(json!({"name": "a"})), "messages[0].tool_calls[0].function.arguments"),
+            (of(json!({"name": "a", "arguments": {}})), "messages[0].tool_calls[0].function.arguments"),
+            (
+                json!({"role": "user", "content": "x", "tool_calls": [call("a", "{}")]}),
+                "messages[0].tool_calls",
+            ),
+            (json!({"role": "user", "content": "x", "tool_call_id": "a"}), "messages[0].tool_call_id"),
+            (json!({"role": "assistant", "content": "x", "function_call": {}}), "messages[0].function_call"),
+        ] {
+            let error = read(&json!([message])).unwrap_err();
+            assert_eq!(error.param(), Some(param), "{message}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_pair_is_named_by_its_message() {
+        let path = |sent: Value| {
+            let error = Conversation::new(read(&sent).unwrap()).unwrap_err();
+            path_of(&sent, &error)
+        };
+        assert_eq!(path(json!([user(), calling(&["a"]), user()])), "messages[1].tool_calls");
+        let two = json!([user(), calling(&["a"]), result("a"), calling(&["a", "b"]), result("b")]);
+        assert_eq!(path(two), "messages[3].tool_calls");
+        assert_eq!(path(json!([user(), result("x")])), "messages[1].tool_call_id");
+        assert_eq!(
+            path(json!([user(), calling(&["a"]), result("a"), result("a")])),
+            "messages[3].tool_call_id"
+        );
+        assert_eq!(path(json!([user(), calling(&["a", "a"]), result("a")])), "messages[1].tool_calls");
+        assert_eq!(path(json!([{"role": "assistant", "content": "x"}])), "messages");
+    }
+}
