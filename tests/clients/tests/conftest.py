@@ -115,6 +115,17 @@ class Podium:
         finally:
             httpx.put(route, json=before).raise_for_status()
 
+    @contextlib.contextmanager
+    def replying(self, model: str, replies: list[dict]) -> Iterator[None]:
+        """A worker gives scripted replies meanwhile."""
+        route = f"{self.vendor}/control/behaviour/{model}"
+        before = httpx.get(route).json()
+        httpx.put(route, json={**before, "replies": replies}).raise_for_status()
+        try:
+            yield
+        finally:
+            httpx.put(route, json=before).raise_for_status()
+
     def calls(self) -> list[dict]:
         """The calls that the simulated vendor received so far."""
         return httpx.get(f"{self.vendor}/control/calls").json()["calls"]
@@ -194,6 +205,18 @@ def able(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podi
     takes = 'modalities = ["text", "image"]\nfeatures = ["json_object", "json_schema"]'
     changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
     process, server = serve(tmp_path_factory.mktemp("able"), vendor, "direct:sim-words", **changes)
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def calling(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """As `direct`, but that worker repeats what it is asked, and calls tools."""
+    takes = 'features = ["tools", "one_tool_call", "json_schema"]'
+    changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
+    process, server = serve(tmp_path_factory.mktemp("calling"), vendor, "direct:sim-words", **changes)
     try:
         yield server
     finally:

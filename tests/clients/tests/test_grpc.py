@@ -83,6 +83,40 @@ def test_a_repeated_request_id_gives_the_same_run(stub: object, generated: Gener
     assert second.run.request_id == request_id
 
 
+def test_tool_calls_are_watched_and_their_results_continue_the_loop(calling: Podium, generated: Generated) -> None:
+    run_pb, podium_pb = generated.run, generated.podium
+    parameters = '{"type": "object", "properties": {"city": {"type": "string"}}}'
+    tool = run_pb.Tool(name="weather", parameters=parameters)
+    user = run_pb.Message(role=run_pb.ROLE_USER, text="Ask weather.")
+    with grpc.insecure_channel(calling.grpc) as channel:
+        stub = generated.service.PodiumServiceStub(channel)
+
+        def ended(messages: list) -> tuple[list, object]:
+            request = podium_pb.CreateRunRequest(model="podium-mini", messages=messages, tools=[tool])
+            run_id = stub.CreateRun(request, timeout=PATIENCE_S).run.run_id
+            updates = watch(stub, generated, run_id)
+            return updates, stub.GetRun(podium_pb.GetRunRequest(run_id=run_id)).run
+
+        updates, run = ended([user])
+        (call,) = run.tool_calls
+        assert (call.name, call.arguments) == ("weather", '{"city":"Ask weather."}')
+        pieces = [u.step_tool_call for u in updates if u.WhichOneof("update") == "step_tool_call"]
+        assert [piece.id for piece in pieces][:1] in ([], [call.id])
+        assert call.arguments.startswith("".join(piece.arguments for piece in pieces))
+        done = next(event.step_done for event in events(updates) if event.WhichOneof("kind") == "step_done")
+        assert list(done.tool_calls) == [call] == list(run.rounds[0].steps[0].tool_calls)
+        asked = run_pb.Message(role=run_pb.ROLE_ASSISTANT, parts=[run_pb.Part(tool_call=call)])
+        result = run_pb.ToolResult(call_id=call.id, output="cold")
+        answered = run_pb.Message(role=run_pb.ROLE_USER, parts=[run_pb.Part(tool_result=result)])
+        _, run = ended([user, asked, answered])
+        assert run.answer == "The tools gave: cold"
+        assert list(run.messages) == [user, asked, answered]
+
+        unanswered = podium_pb.CreateRunRequest(messages=[user, asked, user], tools=[tool])
+        code, _, fields = refusal(stub.CreateRun, unanswered)
+        assert (code, fields) == (grpc.StatusCode.INVALID_ARGUMENT, ["messages"])
+
+
 def test_a_run_is_taken_back(stub: object, generated: Generated, podium: Podium) -> None:
     with podium.behaving("sim-dates", {"kind": "hang"}):
         run_id = create(stub, generated).run.run_id

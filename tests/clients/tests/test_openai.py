@@ -186,7 +186,7 @@ def test_a_step_keeps_to_its_worker_where_the_request_says_so(direct: Podium) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 2), ("logprobs", True), ("tools", [TOOL])],
+    [("n", 2), ("logprobs", True), ("functions", [TOOL["function"]])],
 )
 def test_what_cannot_be_honoured_is_refused(podium: Podium, name: str, value: object) -> None:
     error = refusal(openai.BadRequestError, podium, **{name: value})

@@ -173,7 +173,7 @@ fn draft(context: &Context, submit: Submit, waiting: Option<WorkerId>) -> Result
         None => parts.conductors.for_run(id),
     };
     let mut policy = bounded(context, conductor, &submit.request)?;
-    let waiting = waiting.filter(|worker| policy.allows_id(worker) && parts.pool.worker(worker).is_some());
+    let waiting = waiting.filter(|worker| policy.allows(worker) && parts.pool.worker(worker).is_some());
     if waiting.is_some() {
         // No conductor judges a turn in the middle of a loop.
         policy.rounds_max = 1;
