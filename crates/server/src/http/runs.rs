@@ -7,7 +7,6 @@ use axum::response::Response;
 use podium_api::openai::{run_body, unix_seconds};
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
-use podium_domain::run::Run;
 use podium_ports::store::RunSummary;
 use serde::Serialize;
 
@@ -15,6 +14,7 @@ use super::reply::{Refusal, json, name_run};
 use super::request_checks::shown;
 use super::{ServerState, run_id, segment};
 use crate::auth::Caller;
+use crate::connections::Unread;
 use crate::error_mapping;
 use crate::use_cases;
 
@@ -134,10 +134,16 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let id = run_id(&segment(path)?)?;
-    Ok(body(id, &use_cases::load(&state.engine, &caller.tenant, id).await?))
+    let run = use_cases::load(&state.engine, &caller.tenant, id).await?;
+    let body = run_body(&run);
+    if !unread.admits(body.len()) {
+        return Err(Refusal::of_run(error_mapping::overloaded(id), id));
+    }
+    Ok(named(id, body))
 }
 
 /// Cancels a run. A cancelled run may be cancelled again.
@@ -149,11 +155,11 @@ pub(super) async fn cancel(
     let id = run_id(&segment(path)?)?;
     use_cases::load(&state.engine, &caller.tenant, id).await?;
     let run = state.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
-    Ok(body(id, &run))
+    Ok(named(id, run_body(&run)))
 }
 
-fn body(id: RunId, run: &Run) -> Response {
-    let mut response = json(run_body(run));
+fn named(id: RunId, body: String) -> Response {
+    let mut response = json(body);
     name_run(&mut response, id);
     response
 }

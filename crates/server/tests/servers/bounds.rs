@@ -7,7 +7,7 @@ use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic_types::StatusExt as _;
 
-use crate::test_server::{COMPLETIONS, TestServer, asking, within};
+use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
 
 #[tokio::test]
 async fn a_call_with_too_many_messages_gets_a_short_error() {
@@ -24,6 +24,21 @@ async fn a_call_with_too_many_messages_gets_a_short_error() {
     let status = within(client.create_run(with(1000))).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(status.get_error_details().bad_request().unwrap().field_violations.len(), 12);
+}
+
+#[tokio::test]
+async fn a_run_beyond_the_unread_limit_is_rejected_over_http() {
+    let limits = ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() };
+    let server = TestServer::open(limits).await;
+    for (length, status) in [(1 << 10, 200), (200 << 10, 503)] {
+        server.vendor.otherwise(Answer::text(&"x".repeat(length)));
+        let reply = server.send(COMPLETIONS, "", &question("why?", false)).await;
+        assert_eq!(reply.status, status);
+        let id = reply.header("x-podium-run-id").unwrap();
+        let run = server.send(&format!("GET /v1/runs/{id}"), "", "").await;
+        assert_eq!(run.status, status);
+        assert_eq!(run.body.contains("overloaded"), status == 503, "{}", run.body);
+    }
 }
 
 #[tokio::test]
