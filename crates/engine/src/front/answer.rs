@@ -206,7 +206,9 @@ impl Answering {
             self.show(part);
         } else if let Some(news) = self.shown.news(&self.current) {
             self.is_same = true;
-            news.into_iter().for_each(|part| self.show(part));
+            for part in news {
+                self.show(part);
+            }
         }
     }
 

@@ -25,7 +25,7 @@ fn seal(mark: &str) -> Seal {
 }
 
 /// A run with the plan `access` that offers tools and continues `conversation`.
-fn offering(number: u128, conversation: Conversation, access: &str, policy: Policy) -> Run {
+fn offering(number: u128, conversation: Conversation, access: &str, policy: &Policy) -> Run {
     let template = accepted(policy.clone());
     let mut spec = template.spec().clone();
     spec.request.conversation = conversation;
@@ -33,7 +33,7 @@ fn offering(number: u128, conversation: Conversation, access: &str, policy: Poli
     let first = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
     let run = Run::replay(RunId::new(Uuid::from_u128(number)), &[first]).unwrap();
     let task = TaskRef::Plan { round: 0 };
-    let planned = Planned { plan: plan(access, &policy), reasoning: String::new(), fallback: None };
+    let planned = Planned { plan: plan(access, policy), reasoning: String::new(), fallback: None };
     let (claim, spent, reserve) = (claim_id(task, 1), Spent::NONE, Cost::ZERO);
     let result = PlanResult::Plan(planned);
     let complete = Command::CompletePlan { round: 0, claim, result, spent, reserve };
@@ -79,7 +79,7 @@ fn answered(run: &Run, output: &str) -> Conversation {
 
 #[test]
 fn a_run_ends_with_the_calls_of_its_final_step() {
-    let run = offering(1, question(), "[[], [0]]", policy(1, 2));
+    let run = offering(1, question(), "[[], [0]]", &policy(1, 2));
     let run = drive(run, &[claimed(step(0), 1), done(0), claimed(step(1), 1)]);
     assert!(run.tools_of(StepRef { round: 0, step: StepIndex::new(0) }).is_none());
     assert!(run.tools_of(StepRef { round: 0, step: StepIndex::new(1) }).is_some());
@@ -98,20 +98,22 @@ fn a_run_ends_with_the_calls_of_its_final_step() {
 
 #[test]
 fn a_blank_output_without_calls_is_refused() {
-    let run = drive(offering(1, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
+    let run = drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1)]);
     let refused = run.decide(&calling(0, &[]), NOW);
     assert_eq!(refused.unwrap_err(), Refusal::BlankOutput);
 }
 
 #[test]
 fn results_restore_the_seals_and_ids_of_every_earlier_turn() {
-    let first =
-        drive(offering(1, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a", "b"])]);
+    let first = drive(
+        offering(1, question(), "[[]]", &policy(1, 1)),
+        &[claimed(step(0), 1), calling(0, &["a", "b"])],
+    );
     let sent = answered(&first, "blue");
     assert_eq!(earlier_run(&sent), Some(first.id()));
     assert_eq!(waiting_worker(&sent, &first), Some(&w()));
     let whole = restored(&sent, &first);
-    let second = drive(offering(2, whole, "[[]]", policy(1, 1)), &[claimed(step(0), 1), calling(0, &["c"])]);
+    let second = drive(offering(2, whole, "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["c"])]);
     let sent = answered(&second, "red");
     assert_eq!(earlier_run(&sent), Some(second.id()));
     let whole = restored(&sent, &second);
@@ -138,7 +140,7 @@ fn results_restore_the_seals_and_ids_of_every_earlier_turn() {
 #[test]
 fn a_call_that_the_client_changed_keeps_its_id_but_loses_its_seal() {
     let run =
-        drive(offering(1, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+        drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let mut messages: Vec<_> = answered(&run, "blue").into();
     let Part::ToolCall(call) = &mut messages[1].parts[0] else { panic!("no call") };
     call.arguments = r#"{"at":"sea"}"#.to_owned();
@@ -151,9 +153,9 @@ fn a_call_that_the_client_changed_keeps_its_id_but_loses_its_seal() {
 #[test]
 fn ids_of_other_runs_and_systems_wait_for_no_worker() {
     let run =
-        drive(offering(1, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+        drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let other =
-        drive(offering(2, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+        drive(offering(2, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let sent = answered(&run, "blue");
     assert_eq!(waiting_worker(&sent, &other), None);
     assert_eq!(restored(&sent, &other), sent);
@@ -179,7 +181,7 @@ fn ids_of_other_runs_and_systems_wait_for_no_worker() {
 
 #[test]
 fn a_stored_result_without_calls_keeps_its_form() {
-    let run = drive(offering(1, question(), "[[]]", policy(1, 1)), &[claimed(step(0), 1)]);
+    let run = drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1)]);
     let decision = run.decide(&done(0), NOW).unwrap();
     let stored = serde_json::to_string(&decision.events[0]).unwrap();
     assert!(!stored.contains("calls") && !stored.contains("reasoning\":["), "{stored}");
