@@ -45,30 +45,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
         RunEvent::StepReady { round, step } => {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
-        RunEvent::StepDone {
-            round,
-            step,
-            claim,
-            output,
-            calls,
-            usage,
-            cost,
-            first_token_ms,
-            finish,
-            saved,
-            reasoning: _,
-        } => {
-            let task = StepRef { round: *round, step: *step };
-            Kind::StepDone(v1::StepDone {
-                usage: Some((*usage).into()),
-                cost_nano_usd: cost.nano_usd(),
-                first_token_ms: *first_token_ms,
-                saved: saved.map(Into::into),
-                attempt: attempts.number(task.into(), *claim),
-                tool_calls: attempts.calls(task, *claim, calls),
-                ..step_done(*round, *step, output, *finish)
-            })
-        }
+        RunEvent::StepDone { .. } => return done(event, attempts),
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback } => {
             Kind::AttemptFailed(v1::AttemptFailed {
                 handed_back: *handed_back,
@@ -110,6 +87,36 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
         RunEvent::Failed { reason } => Kind::Failed(v1::Failed { failure: Some(reason.into()) }),
         RunEvent::Cancelled => Kind::Cancelled(v1::Cancelled {}),
     })
+}
+
+/// The event of a step that is done.
+fn done(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
+    let RunEvent::StepDone {
+        round,
+        step,
+        claim,
+        output,
+        calls,
+        usage,
+        cost,
+        first_token_ms,
+        finish,
+        saved,
+        reasoning: _,
+    } = event
+    else {
+        return None;
+    };
+    let task = StepRef { round: *round, step: *step };
+    Some(Kind::StepDone(v1::StepDone {
+        usage: Some((*usage).into()),
+        cost_nano_usd: cost.nano_usd(),
+        first_token_ms: *first_token_ms,
+        saved: saved.map(Into::into),
+        attempt: attempts.number(task.into(), *claim),
+        tool_calls: attempts.calls(task, *claim, calls),
+        ..step_done(*round, *step, output, *finish)
+    }))
 }
 
 fn accepted(spec: &RunSpec) -> v1::Accepted {

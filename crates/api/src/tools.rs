@@ -128,12 +128,12 @@ mod tests {
         v1::Tool { name: "look".to_owned(), parameters: parameters.to_owned(), ..Default::default() }
     }
 
-    fn mode(mode: i32) -> Option<v1::ToolChoice> {
-        Some(v1::ToolChoice { choice: Some(v1::tool_choice::Choice::Mode(mode)) })
+    fn mode(mode: i32) -> v1::ToolChoice {
+        v1::ToolChoice { choice: Some(v1::tool_choice::Choice::Mode(mode)) }
     }
 
-    fn named(name: &str) -> Option<v1::ToolChoice> {
-        Some(v1::ToolChoice { choice: Some(v1::tool_choice::Choice::Name(name.to_owned())) })
+    fn named(name: &str) -> v1::ToolChoice {
+        v1::ToolChoice { choice: Some(v1::tool_choice::Choice::Name(name.to_owned())) }
     }
 
     #[test]
@@ -146,14 +146,17 @@ mod tests {
         };
         let mut problems = Problems::default();
         for choice in [mode(1), mode(2), mode(3), named("look")] {
-            let read = tools(vec![sent.clone()], choice.clone(), Some(false), &mut problems).unwrap();
+            let read = tools(vec![sent.clone()], Some(choice.clone()), Some(false), &mut problems).unwrap();
             assert_eq!(read.at_once, CallsAtOnce::One);
-            assert_eq!(Some(v1::ToolChoice::from(&read.choice)), choice);
-            assert_eq!(read.tools.iter().map(v1::Tool::from).collect::<Vec<_>>(), [sent.clone()]);
+            assert_eq!(v1::ToolChoice::from(&read.choice), choice);
+            assert_eq!(
+                read.tools.iter().map(v1::Tool::from).collect::<Vec<_>>(),
+                std::slice::from_ref(&sent)
+            );
         }
         let bare = tools(vec![look("")], None, None, &mut problems).unwrap();
         assert_eq!(bare.tools[0].schema, Tool::no_parameters());
-        assert_eq!(tools(Vec::new(), mode(2), Some(true), &mut problems), None);
+        assert_eq!(tools(Vec::new(), Some(mode(2)), Some(true), &mut problems), None);
         assert!(problems.is_empty());
     }
 
@@ -168,8 +171,8 @@ mod tests {
         assert_eq!(field_of(vec![look(""), look("{")], None), "tools[1]");
         assert_eq!(field_of(vec![look("[]")], None), "tools[0]");
         assert_eq!(field_of(vec![look(""); 129], None), "tools");
-        assert_eq!(field_of(vec![look("")], named("other")), "tools");
-        assert_eq!(field_of(Vec::new(), mode(3)), "tool_choice");
-        assert_eq!(field_of(Vec::new(), mode(9)), "tool_choice.mode");
+        assert_eq!(field_of(vec![look("")], Some(named("other"))), "tools");
+        assert_eq!(field_of(Vec::new(), Some(mode(3))), "tool_choice");
+        assert_eq!(field_of(Vec::new(), Some(mode(9))), "tool_choice.mode");
     }
 }

@@ -12,12 +12,12 @@ const NAME_CHARS_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct ToolsDraft {
     tools: Vec<Tool>,
-    choice: Option<Choice>,
+    choice: Option<Selection>,
     at_once: CallsAtOnce,
 }
 
 /// The parameter `tool_choice`.
-struct Choice {
+struct Selection {
     choice: ToolChoice,
     /// The only tools that may be called.
     allowed: Option<Vec<String>>,
@@ -53,7 +53,7 @@ impl ToolsDraft {
             };
         }
         let mut chosen = ToolChoice::Auto;
-        if let Some(Choice { choice, allowed, .. }) = choice {
+        if let Some(Selection { choice, allowed, .. }) = choice {
             if let Some(allowed) = allowed {
                 let is_offered = |name: &&String| tools.iter().any(|tool| tool.name == **name);
                 if let Some(name) = allowed.iter().find(|name| !is_offered(name)) {
@@ -124,10 +124,10 @@ pub(super) fn name(field: &Field<'_>) -> Result<String, ApiError> {
     Err(field.must_be(&format!("1 to {NAME_CHARS_MAX} letters, digits, `_` or `-`")))
 }
 
-fn choice(field: &Field<'_>) -> Result<Choice, ApiError> {
+fn choice(field: &Field<'_>) -> Result<Selection, ApiError> {
     let simple = |choice: ToolChoice| {
         let needs_tools = choice.is_forced().then(|| field.path.clone());
-        Ok(Choice { choice, allowed: None, needs_tools })
+        Ok(Selection { choice, allowed: None, needs_tools })
     };
     if field.value.is_string() {
         return simple(mode(field, &["none", "auto", "required"])?);
@@ -154,7 +154,7 @@ fn choice(field: &Field<'_>) -> Result<Choice, ApiError> {
             if names.is_empty() {
                 return Err(allowed.required(of, "tools")?.must_be("an array with at least one tool"));
             }
-            Ok(Choice { choice, allowed: Some(names), needs_tools: Some(field.path.clone()) })
+            Ok(Selection { choice, allowed: Some(names), needs_tools: Some(field.path.clone()) })
         }
         _ => Err(kind.unsupported("it must be `function` or `allowed_tools`")),
     }
