@@ -167,7 +167,6 @@ impl ClaimedCall<'_> {
         while let Some(event) = events.next().await {
             let written = &mut progress.written;
             match event {
-                Ok(ChatEvent::Started { .. }) => {}
                 // Nobody watches a worker's reasoning.
                 Ok(ChatEvent::Reasoning(text)) => written.think(&text),
                 Ok(ChatEvent::ReasoningSealed(seal)) => written.seal(seal),
@@ -181,11 +180,17 @@ impl ClaimedCall<'_> {
                 Ok(ChatEvent::ToolArguments { index, text }) if written.takes_call(index) => {
                     return Ok(Piece::Arguments { index, text });
                 }
-                Ok(ChatEvent::ToolCallBegun { .. } | ChatEvent::ToolArguments { .. }) => {}
+                Ok(
+                    ChatEvent::Started { .. }
+                    | ChatEvent::ToolCallBegun { .. }
+                    | ChatEvent::ToolArguments { .. },
+                ) => {}
                 Ok(ChatEvent::ToolCall(call)) => {
                     progress.first_token_at.get_or_insert_with(|| self.context.now());
                     written.add_call(call);
-                    self.check_bytes(0, progress)?;
+                    if let Some(ended) = self.exceeded(0, progress) {
+                        return Err(ended);
+                    }
                 }
                 Ok(ChatEvent::Finished { reason, usage }) => {
                     return Err(self.finished(reason, usage, progress));
@@ -208,22 +213,24 @@ impl ClaimedCall<'_> {
         is_planned && !is_answer
     }
 
-    /// Fails the call if its output and `more` bytes exceed the limit of the policy.
-    fn check_bytes(&self, more: usize, progress: &mut Progress<'_>) -> Result<(), Ended> {
+    /// The end of the call if its output and `more` bytes exceed the limit of the policy.
+    fn exceeded(&self, more: usize, progress: &mut Progress<'_>) -> Option<Ended> {
         let bytes_max = self.run().spec().request.policy.output_bytes_max;
         if progress.written.bytes() + more <= bytes_max {
-            return Ok(());
+            return None;
         }
         progress.settlement.outcome = Outcome::Refused;
         progress.settlement.usage = Some(progress.usage());
         let message = format!("the output exceeds output_bytes_max of {bytes_max}");
-        Err(self.failed(progress, message, Cure::Nothing))
+        Some(self.failed(progress, message, Cure::Nothing))
     }
 
     /// Publishes a piece of output.
     async fn show(&self, piece: &Piece, progress: &mut Progress<'_>) -> Result<(), Ended> {
         let (Piece::Text(text) | Piece::CallBegun { name: text, .. } | Piece::Arguments { text, .. }) = piece;
-        self.check_bytes(text.len(), progress)?;
+        if let Some(ended) = self.exceeded(text.len(), progress) {
+            return Err(ended);
+        }
         let (offset, text) = progress.written.add(piece);
         let StepRef { round, step } = self.call.step;
         let frame = Frame { round, step, claim: self.claim(), offset, text };
