@@ -21,7 +21,7 @@ pub struct CallId {
     tag: u64,
 }
 
-/// What the id of each of our calls begins with.
+/// The prefix of Podium's ids of calls.
 const PREFIX: &str = "call_";
 /// The hexadecimal digits of the run, the round, the step, the position and the tag.
 const DIGITS: [usize; 5] = [32, 2, 4, 2, 16];

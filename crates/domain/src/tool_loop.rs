@@ -28,7 +28,7 @@ pub fn waiting_worker<'r>(conversation: &Conversation, earlier: &'r Run) -> Opti
 }
 
 /// The conversation with the seals and ids that the workers of earlier turns expect back. `earlier` is its [`earlier_run`], which
-/// has its own calls and, in its conversation, those of the turns before. What the client changed stays as the client sent it.
+/// has its own calls and, in its conversation, those of the turns before. Parts that the client changed stay unchanged.
 pub fn restored(conversation: &Conversation, earlier: &Run) -> Conversation {
     let known = Known::of(earlier);
     let messages = conversation.messages().iter().map(|message| known.restored(message)).collect();

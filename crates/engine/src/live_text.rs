@@ -31,7 +31,7 @@ pub(crate) enum Piece {
     },
 }
 
-/// What the text after a record belongs to.
+/// The owner of the text after a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Target {
     #[default]

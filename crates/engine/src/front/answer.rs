@@ -137,9 +137,9 @@ struct Answering {
     parts: Parts,
     id: RunId,
     updates: BoxStream<'static, Result<Update, StoreError>>,
-    /// What the client has.
+    /// The content that the client has.
     shown: Content,
-    /// What the current attempt has written.
+    /// The content that the current attempt has written.
     current: Content,
     /// Whether the current attempt wrote all that the client has, so that what it writes next can be shown at once.
     is_same: bool,
