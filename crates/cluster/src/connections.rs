@@ -278,7 +278,7 @@ async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), Cluste
 
 fn sign_in(user: &NatsUser) -> Result<SignIn, ClusterError> {
     Ok(match user {
-        NatsUser::Anybody => SignIn::Nobody,
+        NatsUser::Anybody => SignIn::Anonymous,
         NatsUser::Password { user, password } => {
             SignIn::Password { user: user.clone(), password: secret("nats_password", password)? }
         }

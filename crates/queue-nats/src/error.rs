@@ -9,7 +9,8 @@ use podium_ports::queue::QueueError;
 
 use crate::link::ServerVersion;
 
-/// Why a call to NATS failed. A server that is too old, a refusal and an invalid option need a person; the rest may be temporary.
+/// A failed call to NATS. An unsupported server version, a refusal and an invalid option need an operator; the others may be
+/// temporary.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
     /// An option is invalid.
@@ -24,7 +25,7 @@ pub enum NatsError {
     #[error("could not connect to NATS")]
     Connect(#[source] BoxError),
     /// The credentials file cannot be read.
-    #[error("option `credentials`: {} cannot be used", file.display())]
+    #[error("option `credentials`: file {} cannot be read", file.display())]
     Credentials {
         /// The file.
         file: PathBuf,
@@ -32,21 +33,21 @@ pub enum NatsError {
         #[source]
         source: std::io::Error,
     },
-    /// There is no connection.
-    #[error("NATS did not {call}, since it cannot be reached: {why}")]
-    Away {
+    /// The process has no connection to NATS.
+    #[error("could not {call}: NATS is unreachable: {why}")]
+    Unreachable {
         /// The attempted call.
         call: &'static str,
         /// The error of each server that was tried.
         why: String,
     },
     /// The server's version is not supported.
-    #[error("the NATS server has version {found}; {} or newer is needed", ServerVersion::MIN)]
+    #[error("NATS server version {found} is not supported; use {} or newer", ServerVersion::MIN)]
     TooOld {
         /// The version that it reports.
         found: String,
     },
-    /// No answer in time: the connection is down, or the server is busy or hangs.
+    /// The server did not answer in time: the connection is down, or the server is overloaded or hangs.
     #[error("NATS did not {call} within {} ms", limit.as_millis())]
     Timeout {
         /// The attempted call.
@@ -54,9 +55,9 @@ pub enum NatsError {
         /// The limit.
         limit: Duration,
     },
-    /// No responders for the request: the stream or consumer is gone, or JetStream is not enabled.
-    #[error("nothing in NATS answers when asked to {call}: is JetStream enabled?")]
-    NobodyThere {
+    /// The request had no responders: the stream or consumer is gone, or JetStream is not enabled.
+    #[error("NATS could not {call}: no responders; check that JetStream is enabled on the server")]
+    NoResponders {
         /// The attempted call.
         call: &'static str,
     },
@@ -71,8 +72,8 @@ pub enum NatsError {
         message: String,
     },
     /// The answer cannot be decoded.
-    #[error("NATS answered something that does not read when asked to {call}")]
-    Garbled {
+    #[error("NATS could not {call}: its answer cannot be decoded")]
+    Undecodable {
         /// The attempted call.
         call: &'static str,
         /// The decoding error.

@@ -1,7 +1,7 @@
 //! A connection to NATS with a time limit for every call.
 //!
-//! The client reconnects by itself, for ever. Meanwhile it queues commands that are not processed. So a call first waits for
-//! the connection, and always for an answer.
+//! The client library reconnects without a limit. Until it is connected, it queues commands that no server processes. So each
+//! call waits for the connection first, and then for an answer.
 
 mod version;
 
@@ -25,7 +25,7 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
 /// Interval between log lines about a missing connection.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Options of a connection.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl ConnectionOptions {
         Self {
             servers: vec![server.into()],
             name: "podium".to_owned(),
-            sign_in: SignIn::Nobody,
+            sign_in: SignIn::Anonymous,
             root_certificates: None,
             client_certificate: None,
             call_max: Duration::from_secs(2),
@@ -66,7 +66,7 @@ impl ConnectionOptions {
 #[derive(Clone, Debug)]
 pub enum SignIn {
     /// Without credentials, or by its client certificate.
-    Nobody,
+    Anonymous,
     /// A user with a password.
     Password {
         /// The user name.
@@ -82,7 +82,7 @@ pub enum SignIn {
     Credentials(PathBuf),
 }
 
-/// The reaction if no server answers at the start. Later connections are retried for ever.
+/// The reaction if no server answers at the start. Later connections are retried without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtStart {
     /// Return an error.
@@ -114,15 +114,15 @@ pub(crate) struct Link {
     call_max: Duration,
     health: watch::Receiver<Health>,
     checked: Arc<Mutex<Checked>>,
-    away: Arc<Mutex<Away>>,
+    outage: Arc<Mutex<Outage>>,
 }
 
-/// Why there is no connection.
+/// The failures since the last connection.
 #[derive(Debug, Default)]
-struct Away {
-    /// The error of each server that was tried, as far as known; never a secret.
+struct Outage {
+    /// The last known error of each server that was tried. It contains no secret.
     why: Option<String>,
-    said_at: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 /// The server's version, checked once per connection.
@@ -141,19 +141,19 @@ impl Link {
         if options.call_max.is_zero() {
             return Err(NatsError::Option {
                 option: "call_max",
-                message: "must be longer than nothing".to_owned(),
+                message: "must be longer than zero".to_owned(),
             });
         }
-        let (told, health) = watch::channel(Health::default());
-        let away = Arc::default();
-        let connecting = client_options(options, told, &away)
+        let (health_sender, health) = watch::channel(Health::default());
+        let outage = Arc::default();
+        let connecting = client_options(options, health_sender, &outage)
             .await?
             .subscription_capacity(subscription_messages_max)
             .connect(&options.servers[..]);
         let client = connecting.await.map_err(|e| NatsError::Connect(Box::new(e)))?;
-        let link = Self { client, call_max: options.call_max, health, checked: Arc::default(), away };
+        let link = Self { client, call_max: options.call_max, health, checked: Arc::default(), outage };
         if options.at_start == AtStart::Fail {
-            link.within("say its version", async { link.connected().await }).await?;
+            link.within("report its version", async { link.connected().await }).await?;
         }
         Ok(link)
     }
@@ -217,16 +217,16 @@ impl Link {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let limit = self.call_max;
-        let late = || match self.why_away() {
-            Some(why) => NatsError::Away { call, why },
+        let late = || match self.why_unreachable() {
+            Some(why) => NatsError::Unreachable { call, why },
             None => NatsError::Timeout { call, limit },
         };
         timeout(limit, work).await.unwrap_or_else(|_| Err(late().into()))
     }
 
     /// The reason for a missing connection, if known.
-    fn why_away(&self) -> Option<String> {
-        if self.is_connected() { None } else { lock(&self.away).why.clone() }
+    fn why_unreachable(&self) -> Option<String> {
+        if self.is_connected() { None } else { lock(&self.outage).why.clone() }
     }
 
     /// Sends a request and waits for the answer. Use it [`within`](Self::within) a limit.
@@ -238,7 +238,7 @@ impl Link {
     ) -> Result<Message, NatsError> {
         self.connected().await?;
         self.client.request(subject, body).await.map_err(|error| match error.kind() {
-            RequestErrorKind::NoResponders => NatsError::NobodyThere { call },
+            RequestErrorKind::NoResponders => NatsError::NoResponders { call },
             RequestErrorKind::TimedOut => NatsError::Timeout { call, limit: self.call_max },
             _ => NatsError::Client { call, source: Box::new(error) },
         })
@@ -283,7 +283,7 @@ impl Link {
 
 /// Decodes an answer.
 pub(crate) fn read<T: DeserializeOwned>(call: &'static str, body: &[u8]) -> Result<T, NatsError> {
-    serde_json::from_slice(body).map_err(|e| NatsError::Garbled { call, source: Box::new(e) })
+    serde_json::from_slice(body).map_err(|e| NatsError::Undecodable { call, source: Box::new(e) })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -292,8 +292,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn client_options(
     options: &ConnectionOptions,
-    told: watch::Sender<Health>,
-    away: &Arc<Mutex<Away>>,
+    health: watch::Sender<Health>,
+    outage: &Arc<Mutex<Outage>>,
 ) -> Result<ConnectOptions, NatsError> {
     let mut client = ConnectOptions::new()
         .name(&options.name)
@@ -303,19 +303,19 @@ async fn client_options(
         .max_reconnects(None)
         .reconnect_delay_callback(reconnect_after)
         .reconnect_to_server_callback({
-            let away = Arc::clone(away);
+            let outage = Arc::clone(outage);
             move |servers, _| {
-                note_failures(&away, &servers);
+                note_failures(&outage, &servers);
                 // The client chooses the next server.
                 std::future::ready(None)
             }
         })
         .event_callback({
-            let away = Arc::clone(away);
+            let outage = Arc::clone(outage);
             move |event| {
-                note(&told, &event);
+                note(&health, &event);
                 if matches!(event, Event::Connected) {
-                    *lock(&away) = Away::default();
+                    *lock(&outage) = Outage::default();
                 }
                 std::future::ready(())
             }
@@ -340,7 +340,7 @@ async fn client_options(
 async fn sign_in(client: ConnectOptions, sign_in: &SignIn) -> Result<ConnectOptions, NatsError> {
     let exposed = |secret: &SecretString| secret.expose_secret().to_owned();
     Ok(match sign_in {
-        SignIn::Nobody => client,
+        SignIn::Anonymous => client,
         SignIn::Password { user, password } => client.user_and_password(user.clone(), exposed(password)),
         SignIn::Token(token) => client.token(exposed(token)),
         SignIn::NKey(seed) => client.nkey(exposed(seed)),
@@ -352,7 +352,7 @@ async fn sign_in(client: ConnectOptions, sign_in: &SignIn) -> Result<ConnectOpti
 }
 
 /// Records why servers are unreachable, and logs it at intervals.
-fn note_failures(away: &Mutex<Away>, servers: &[Server]) {
+fn note_failures(outage: &Mutex<Outage>, servers: &[Server]) {
     let failures = servers.iter().filter_map(|server| {
         let (host, port) = (server.addr.host(), server.addr.port());
         server.last_error.as_ref().map(|error| format!("{host}:{port}: {error}{}", advice(error)))
@@ -361,53 +361,53 @@ fn note_failures(away: &Mutex<Away>, servers: &[Server]) {
     if failures.is_empty() {
         return;
     }
-    let mut away = lock(away);
+    let mut outage = lock(outage);
     let why = failures.join("; ");
-    if away.said_at.is_none_or(|at| at.elapsed() > SAY_EVERY) {
-        warn!(%why, "NATS cannot be reached, and is tried again");
-        away.said_at = Some(Instant::now());
+    if outage.logged_at.is_none_or(|at| at.elapsed() > LOG_EVERY) {
+        warn!(%why, "NATS is unreachable; retrying");
+        outage.logged_at = Some(Instant::now());
     }
-    away.why = Some(why);
+    outage.why = Some(why);
 }
 
 /// The option to check, for errors that are not temporary.
 fn advice(error: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
-        ("UnknownIssuer", "; `root_certificates` names who may have signed the server's certificate"),
-        // From another authority with the same name.
-        ("BadSignature", "; `root_certificates` names who may have signed the server's certificate"),
-        ("not valid for name", "; the certificate is of another host than the address names"),
-        ("CertificateRequired", "; the server asks for a `client_certificate`"),
+        ("UnknownIssuer", "; `root_certificates` lacks the authority of the server's certificate"),
+        // The certificate is from another authority with the same name.
+        ("BadSignature", "; `root_certificates` lacks the authority of the server's certificate"),
+        ("not valid for name", "; the certificate is for another host than the one in the address"),
+        ("CertificateRequired", "; the server requires a `client_certificate`"),
         ("authorization violation", "; the user, password, token, nkey or credentials are wrong or missing"),
-        ("nonce", "; the server knows nothing of nkeys, or the seed is none"),
+        ("nonce", "; the server has no nkeys, or the seed is invalid"),
     ];
     ADVICE.iter().find(|(sign, _)| error.contains(sign)).map_or("", |(_, advice)| advice)
 }
 
-fn note(told: &watch::Sender<Health>, event: &Event) {
+fn note(health: &watch::Sender<Health>, event: &Event) {
     match event {
-        Event::Connected => told.send_modify(|health| {
+        Event::Connected => health.send_modify(|health| {
             health.is_connected = true;
             health.connections += 1;
         }),
         Event::Disconnected => {
             warn!("the connection to NATS is down");
-            told.send_modify(|health| health.is_connected = false);
+            health.send_modify(|health| health.is_connected = false);
         }
-        // Closed by this process: the client itself never gives up.
+        // This process closed it: the client itself never gives up.
         Event::Closed => {
             debug!("the connection to NATS was closed");
-            told.send_modify(|health| health.is_connected = false);
+            health.send_modify(|health| health.is_connected = false);
         }
-        Event::SlowConsumer(_) => told.send_modify(|health| health.overflows += 1),
-        Event::ServerError(error) => warn!(%error, "NATS complains"),
-        // These include one for each attempt to connect.
-        Event::ClientError(error) => debug!(%error, "the NATS client complains"),
+        Event::SlowConsumer(_) => health.send_modify(|health| health.overflows += 1),
+        Event::ServerError(error) => warn!(%error, "NATS reported an error"),
+        // Each failed attempt to connect is one of them.
+        Event::ClientError(error) => debug!(%error, "the NATS client reported an error"),
         Event::LameDuckMode | Event::Draining => {}
     }
 }
 
-/// Short at first, because a restarted server is usually reachable again soon.
+/// The first delays are short, because a restarted server is usually reachable again soon.
 fn reconnect_after(attempts: usize) -> Duration {
     let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     match attempts {
@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reconnecting_slows_down_to_a_bound() {
+    fn reconnect_delays_grow_to_a_bound() {
         let delays: Vec<_> = (0..100).map(reconnect_after).collect();
         assert!(delays.is_sorted());
         assert_eq!(

@@ -1,22 +1,21 @@
 //! The live stream on core NATS.
 //!
-//! `<prefix>.run.<run>` carries a run's signals; which are not stored. The text of steps that are not the answer is on
-//! `<prefix>.inner.<run>`: most watchers do not show it. A new subscriber asks on `<prefix>.ask.<run>`, and
-//! each process that buffers text of the run's attempts answers with it, from the beginning. So a late watcher gets the
-//! earlier text from the process that writes it. If that process dies, only text of unfinished attempts is lost. Text is
-//! published only while a run has watchers; see [`pace`].
+//! `<prefix>.run.<run>` carries a run's signals, which are not stored. `<prefix>.inner.<run>` carries the text of steps that
+//! are not the answer: most watchers do not show it. A new subscriber sends a request on `<prefix>.ask.<run>`. Each process
+//! that buffers text of the run's attempts replies with all of it, so a late watcher gets the earlier text. If such a process
+//! dies, only text of unfinished attempts is lost. Text is published only while a run has watchers; see [`pace`].
 //!
-//! `<prefix>.end._.<run>` carries the end alone, for callers that wait for it without watching, as most clients do. Earlier
-//! versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
+//! `<prefix>.end._.<run>` carries only the end of a run, for callers that wait for it without watching, as most clients do.
+//! Earlier versions publish it under `<prefix>.end.<name>.<run>`, so waiters subscribe to any name.
 //!
 //! `<prefix>.stop.<run>` asks every process that works on a run to check in the store whether its claims are still valid.
 
 mod end;
 mod merge;
+mod missed_signals;
 mod outlet;
 mod pace;
 mod text;
-mod told;
 mod watch;
 mod wire;
 
@@ -39,22 +38,22 @@ use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use end::EndWatch;
+use missed_signals::MissedSignals;
 use outlet::outlet;
 use pace::{Channel, JOIN, Pace, Sending};
 use text::TextSoFar;
-use told::Told;
 use watch::Watch;
 
 /// The client's buffer for one watch, whose task only reads it.
 const SUBSCRIPTION_MESSAGES_MAX: usize = 8192;
 /// Most runs whose watchers may have to be notified of missed signals.
-const TOLD_RUNS_MAX: usize = 65_536;
+const MISSED_RUNS_MAX: usize = 65_536;
 /// Most channels for which this process tracks whether they have watchers.
 const PACED_RUNS_MAX: usize = 65_536;
-/// The body of the question of a watcher that shows only the answer.
+/// The request body of a watcher that shows only the answer.
 const ANSWER_ONLY: &[u8] = b"answer";
-/// The fixed name in the subjects of ends.
-const NOBODY: &str = "_";
+/// The name in the subjects of ends. Earlier versions used the process's name.
+const END_NAME: &str = "_";
 
 /// Bounds and names of the live stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,9 +64,9 @@ pub struct LiveOptions {
     pub signals_max: usize,
     /// Most bytes of text that are buffered for a slow watcher.
     pub watcher_bytes_max: usize,
-    /// Most runs whose text is buffered here. Beyond it, the run that was silent longest is dropped.
+    /// Most runs whose text this process buffers. Beyond it, the process drops the run that was silent longest.
     pub runs_max: usize,
-    /// Most bytes of text that are buffered for all runs together. Beyond it, as with `runs_max`.
+    /// Most bytes of text that this process buffers for all runs together. Beyond it, it drops runs as for `runs_max`.
     pub text_bytes_max: usize,
 }
 
@@ -85,10 +84,10 @@ impl Default for LiveOptions {
 
 /// Transports signals through NATS.
 ///
-/// Publishing never waits: a signal that cannot be passed on at once is dropped, and the run's watchers are notified of
-/// missed signals as soon as possible. The process that publishes an attempt's text buffers it until a newer attempt at the
-/// step begins there, the run is silent for longer than others, or a bound is reached. So a late watcher may also receive
-/// text of finished or abandoned attempts; it knows the valid claim from the store.
+/// Publishing never waits. If the client cannot accept a signal at once, the signal is dropped, and the run's watchers are
+/// notified of missed signals as soon as possible. The process that publishes an attempt's text buffers it until a newer
+/// attempt at the step begins in that process, or until it must drop the run to stay within its bounds. So a late watcher may
+/// also receive text of finished or abandoned attempts; it reads the valid claim from the store.
 pub struct NatsLive {
     shared: Arc<Shared>,
     stop: DropGuard,
@@ -98,11 +97,11 @@ struct Shared {
     link: Link,
     options: LiveOptions,
     text: Mutex<TextSoFar>,
-    told: Mutex<Told>,
+    missed: Mutex<MissedSignals>,
     pace: Mutex<Pace>,
-    /// The reply subject of probes without subscribers, followed by the run and the probe's number.
+    /// Prefix of the reply subjects of probes. The run, the channel and the probe's number follow.
     probes: String,
-    /// Notified when text starts to wait.
+    /// Notified when the first text starts to wait for [`JOIN`].
     joining: Notify,
     /// Notified when a signal is dropped.
     dropped: Notify,
@@ -110,21 +109,21 @@ struct Shared {
 }
 
 impl NatsLive {
-    /// Connects and starts to answer requests for the text that is published here.
+    /// Connects and starts to answer requests for the text that this process publishes.
     pub async fn connect(connection: &ConnectionOptions, options: LiveOptions) -> Result<Self, NatsError> {
-        const CALL: &str = "subscribe to questions";
+        const CALL: &str = "subscribe to requests for text";
         if !options.prefix.split('.').all(subjects::is_name) {
             let message =
                 "must be names of 1 to 32 letters, digits, `-` and `_`, with dots between".to_owned();
             return Err(NatsError::Option { option: "prefix", message });
         }
         let link = Link::connect(connection, SUBSCRIPTION_MESSAGES_MAX).await?;
-        let questions = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
+        let requests = link.within(CALL, link.subscribe(CALL, format!("{}.ask.*", options.prefix))).await?;
         let probes = link.client().new_inbox();
         let answers = link.within(CALL, link.subscribe(CALL, format!("{probes}.*.*.*"))).await?;
         let shared = Arc::new(Shared {
             text: Mutex::new(TextSoFar::new(options.runs_max, options.text_bytes_max)),
-            told: Mutex::new(Told::new(TOLD_RUNS_MAX)),
+            missed: Mutex::new(MissedSignals::new(MISSED_RUNS_MAX)),
             pace: Mutex::new(Pace::new(PACED_RUNS_MAX)),
             probes,
             joining: Notify::new(),
@@ -134,12 +133,12 @@ impl NatsLive {
             options,
         });
         let stop = CancellationToken::new();
-        let answer = Arc::clone(&shared).answer(questions);
+        let answer = Arc::clone(&shared).answer(requests);
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(answer));
-        let tell = Arc::clone(&shared).tell_missed();
-        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(tell));
-        let learn = Arc::clone(&shared).learn_who_watches(answers);
-        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(learn));
+        let notify = Arc::clone(&shared).notify_missed();
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(notify));
+        let read_probes = Arc::clone(&shared).read_probe_answers(answers);
+        shared.tasks.spawn(stop.clone().run_until_cancelled_owned(read_probes));
         let join = Arc::clone(&shared).publish_joined();
         shared.tasks.spawn(stop.clone().run_until_cancelled_owned(join));
         Ok(Self { shared, stop: stop.drop_guard() })
@@ -150,11 +149,11 @@ impl NatsLive {
         self.shared.link.version()
     }
 
-    /// Waits until all signals are written, at most a call's time limit; returns at once without a connection.
+    /// Waits until the client has written all signals, at most for a call's time limit. Without a connection it returns at once.
     pub async fn flush(&self) {
         let link = &self.shared.link;
         if !link.is_connected() || link.within("flush signals", link.flush()).await.is_err() {
-            debug!("what was told last may be lost");
+            debug!("the last signals may be lost");
         }
     }
 
@@ -179,8 +178,8 @@ impl Shared {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_missed(&self) -> MutexGuard<'_, MissedSignals> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_pace(&self) -> MutexGuard<'_, Pace> {
@@ -201,7 +200,7 @@ impl Shared {
         self.hand_over_for((run, Channel::Main), signal, None)
     }
 
-    /// The same with a reply subject for the first message.
+    /// Like [`hand_over`](Self::hand_over), with a channel and a reply subject for the first message.
     fn hand_over_for(
         &self,
         at: (RunId, Channel),
@@ -220,7 +219,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Publishes output of workers and conductors if the channel may have watchers.
+    /// Publishes text of workers and conductors if the channel may have watchers.
     fn publish_text(&self, at: (RunId, Channel), signal: &Signal) -> Result<(), NatsError> {
         let (run, channel) = at;
         let sending = self.lock_pace().sending(at, Instant::now());
@@ -238,7 +237,7 @@ impl Shared {
         frames.into_iter().try_for_each(|frame| self.publish_text(at, &Signal::Frame(frame)))
     }
 
-    /// Publishes the run's text that waits: a signal follows that must not overtake it.
+    /// Publishes the run's waiting text before a signal that must not overtake it.
     fn flush_text(&self, run: RunId) -> Result<(), NatsError> {
         Channel::ALL.into_iter().try_for_each(|channel| {
             let waiting = self.lock_pace().flush((run, channel), Instant::now());
@@ -246,9 +245,9 @@ impl Shared {
         })
     }
 
-    /// Holds a piece for late watchers, and publishes it if anybody watches.
+    /// Buffers a piece for late watchers, and publishes it if the channel may have watchers.
     fn publish_piece(&self, at: (RunId, Channel), frame: &Frame) -> Result<(), NatsError> {
-        // Before it is sent: a subscriber that asks in between receives it with the buffered text.
+        // The piece is buffered before it is published: a request in between is answered with the buffered text.
         self.lock_text().hold(at.0, frame);
         let mut pace = self.lock_pace();
         let had_waiting = pace.has_waiting();
@@ -260,8 +259,8 @@ impl Shared {
         self.publish_frames(at, now)
     }
 
-    /// Learns from the answers to probes which runs have no watchers.
-    async fn learn_who_watches(self: Arc<Self>, mut answers: Subscriber) {
+    /// Reads from the answers to probes which channels have no watchers.
+    async fn read_probe_answers(self: Arc<Self>, mut answers: Subscriber) {
         while let Some(answer) = answers.next().await {
             let mut names = answer.subject.rsplit('.');
             let watch = names.next().and_then(|watch| watch.parse().ok());
@@ -274,7 +273,7 @@ impl Shared {
         }
     }
 
-    /// Publishes text that was held back to be joined.
+    /// Publishes waiting text after [`JOIN`].
     async fn publish_joined(self: Arc<Self>) {
         loop {
             self.joining.notified().await;
@@ -288,18 +287,18 @@ impl Shared {
         }
     }
 
-    /// The same for a run's end, which is also sent to callers that wait for the end alone.
+    /// Passes on a run's end without waiting, also to callers that wait only for the end.
     fn hand_over_end(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
         for message in wire::write(signal, self.link.client().max_payload()) {
-            if !self.hand_over(run, signal)? || !self.try_publish(self.end_subject(NOBODY, run), message?) {
+            if !self.hand_over(run, signal)? || !self.try_publish(self.end_subject(END_NAME, run), message?) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Passes a message to the client without waiting, and without tokio's cooperative budget: a task that has used its
-    /// budget would be made to wait although the client has capacity.
+    /// Passes a message to the client without waiting. It ignores tokio's cooperative budget: a task that has used up its
+    /// budget would wait although the client has capacity.
     fn try_publish(&self, subject: String, message: Bytes) -> bool {
         self.try_publish_for(subject, None, message)
     }
@@ -316,29 +315,29 @@ impl Shared {
     /// Records whether a signal was passed on.
     fn note(&self, run: RunId, was_sent: bool) {
         if was_sent {
-            self.lock_told().sent(run);
-        } else if self.lock_told().dropped(run) {
+            self.lock_missed().sent(run);
+        } else if self.lock_missed().dropped(run) {
             self.dropped.notify_one();
         }
     }
 
     /// Answers requests for buffered text as long as this process lives.
-    async fn answer(self: Arc<Self>, mut questions: Subscriber) {
-        while let Some(question) = questions.next().await {
-            let run = question.subject.rsplit('.').next().and_then(|run| run.parse().ok());
-            let (Some(run), Some(reply)) = (run, question.reply) else { continue };
-            // The answer includes the text that waits to be joined; existing watchers get it here.
+    async fn answer(self: Arc<Self>, mut requests: Subscriber) {
+        while let Some(request) = requests.next().await {
+            let run = request.subject.rsplit('.').next().and_then(|run| run.parse().ok());
+            let (Some(run), Some(reply)) = (run, request.reply) else { continue };
+            // The answer includes the waiting text; existing watchers get that text here.
             if let Err(error) = self.flush_text(run) {
                 debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
             }
             self.lock_pace().watched((run, Channel::Main), Instant::now());
-            if question.payload != ANSWER_ONLY {
+            if request.payload != ANSWER_ONLY {
                 self.lock_pace().watched((run, Channel::Inner), Instant::now());
             }
             let so_far = self.lock_text().of(run);
             for frame in so_far {
                 if let Err(error) = self.send(reply.as_str(), &Signal::Frame(frame)).await {
-                    debug!(%run, error = &error as &dyn std::error::Error, "a watcher does not get the text so far");
+                    debug!(%run, error = &error as &dyn std::error::Error, "a watcher did not receive the buffered text");
                     break;
                 }
             }
@@ -346,7 +345,7 @@ impl Shared {
     }
 
     /// Notifies watchers of missed signals as soon as the connection allows.
-    async fn tell_missed(self: Arc<Self>) {
+    async fn notify_missed(self: Arc<Self>) {
         let mut health = self.link.health();
         let mut connections = health.borrow_and_update().connections;
         loop {
@@ -359,21 +358,21 @@ impl Shared {
             };
             if now.connections != connections {
                 connections = now.connections;
-                self.lock_told().lost();
+                self.lock_missed().lost();
             }
-            let owed = self.lock_told().take_owed();
-            for run in owed {
-                for subject in [self.subject((run, Channel::Main)), self.end_subject(NOBODY, run)] {
+            let due = self.lock_missed().take_due();
+            for run in due {
+                for subject in [self.subject((run, Channel::Main)), self.end_subject(END_NAME, run)] {
                     if self.send(&subject, &Signal::Missed).await.is_err() {
                         // The connection is lost again, so the notification stays due.
-                        self.lock_told().dropped(run);
+                        self.lock_missed().dropped(run);
                     }
                 }
             }
         }
     }
 
-    /// Waits until the client takes the message.
+    /// Sends a signal to one subject. Waits until the client accepts its messages.
     async fn send(&self, subject: &str, signal: &Signal) -> Result<(), NatsError> {
         const CALL: &str = "send a signal";
         for message in wire::write(signal, self.link.client().max_payload()) {
@@ -382,8 +381,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens a watch of one channel, or of all. Returns after the server has registered its subscriptions, with the request for
-    /// buffered text sent.
+    /// Opens a watch of one channel, or of all. Returns after the server has registered the subscriptions and the request for
+    /// buffered text was sent.
     async fn open(
         &self,
         run: RunId,
@@ -402,14 +401,14 @@ impl Shared {
         };
         let live = self.link.subscribe(CALL, subject).await?;
         let mut answers = self.link.subscribe(CALL, inbox.clone()).await?;
-        // Once this message returns, the server has registered both subscriptions, so later signals are not missed.
+        // When this message returns, the server has registered both subscriptions, so later signals are not missed.
         self.link.send(CALL, inbox.clone(), Bytes::new()).await?;
         let Some(_) = answers.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
         };
-        let question = format!("{}.ask.{run}", self.options.prefix);
+        let request = format!("{}.ask.{run}", self.options.prefix);
         let wanted = Bytes::from_static(if only.is_some() { ANSWER_ONLY } else { b"" });
-        self.link.send_for_reply(CALL, question, inbox, wanted).await?;
+        self.link.send_for_reply(CALL, request, inbox, wanted).await?;
         let (outlet, signals) = outlet(self.options.signals_max, self.options.watcher_bytes_max);
         Ok((Watch { live, answers, health, seen, outlet, stop }, signals))
     }
@@ -454,7 +453,7 @@ impl LiveStream for NatsLive {
     async fn publish_stop(&self, run: RunId) -> Result<(), LiveError> {
         let subject = format!("{}.stop.{run}", self.shared.options.prefix);
         if !self.shared.try_publish(subject, Bytes::new()) {
-            debug!(%run, "other processes were not told to stop; they learn it with their next heartbeat");
+            debug!(%run, "other processes were not notified to stop; their next heartbeat finds out");
         }
         Ok(())
     }
@@ -464,7 +463,7 @@ impl LiveStream for NatsLive {
         let (link, inbox) = (&self.shared.link, self.shared.link.client().new_inbox());
         let opening = async {
             let stops = link.subscribe(CALL, format!("{}.stop.*", self.shared.options.prefix)).await?;
-            // Once this message returns, the server has registered both subscriptions.
+            // When this message returns, the server has registered both subscriptions.
             let mut echo = link.subscribe(CALL, inbox.clone()).await?;
             link.send(CALL, inbox, Bytes::new()).await?;
             echo.next().await;
@@ -477,7 +476,7 @@ impl LiveStream for NatsLive {
 
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let shared = &self.shared;
-        let (of_any, own) = (shared.end_subject("*", run), shared.end_subject(NOBODY, run));
+        let (of_any, own) = (shared.end_subject("*", run), shared.end_subject(END_NAME, run));
         let opening = EndWatch::open(&shared.link, (of_any, own), self.stop.token().clone());
         Ok(shared.link.within("subscribe to a run's end", opening).await?.into_signals())
     }

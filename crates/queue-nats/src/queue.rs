@@ -36,9 +36,9 @@ const STORE: &str = "store a message";
 const PULL_MAX: Duration = Duration::from_secs(5);
 /// Within this time a server removes a message whose ack it has noted.
 const REMOVAL_MAX: Duration = Duration::from_millis(250);
-/// Share of a full lane (1 in this many) that may be unknown to its consumer before it counts as having lost track.
+/// If the consumer knows some messages, it has lost track when it misses more than a full lane divided by this.
 const UNKNOWN_SHARE: usize = 4;
-/// How often one call recreates what is missing. A second time in a row does not help.
+/// How many times in a row one call tries again after recreating a missing stream or consumer.
 const TRIES: usize = 2;
 /// Most messages of one fetch.
 const FETCH_MESSAGES_MAX: usize = 256;
@@ -81,15 +81,15 @@ impl NatsQueue {
         self.shared.api.link.version()
     }
 
-    /// Waits until messages of abandoned fetches are put back, at most a call's time limit; returns at once without a
-    /// connection. Must be the last call.
+    /// Waits until messages of abandoned fetches are put back, at most for a call's time limit. Without a connection it returns
+    /// at once. Must be the last call.
     pub async fn close(&self) {
         self.shared.tasks.close();
         if !self.shared.api.link.is_connected() {
             return;
         }
         if timeout(self.shared.api.link.call_max(), self.shared.tasks.wait()).await.is_err() {
-            debug!("messages that nobody took come back after the ack wait");
+            debug!("messages of abandoned fetches are redelivered after the ack wait");
         }
     }
 }
@@ -113,7 +113,7 @@ impl Shared {
             let answer = self.api.link.ask(STORE, subject.clone(), body.clone()).await;
             match answer.and_then(|answer| api::accept::<Stored>(STORE, &answer.payload)) {
                 Ok(_) => return Ok(Published::Queued),
-                Err(NatsError::NobodyThere { .. }) if tries > 0 => {
+                Err(NatsError::NoResponders { .. }) if tries > 0 => {
                     self.lanes.forget_stream(lane, connection);
                 }
                 Err(NatsError::Refused { code: api::NOT_STORED, message, .. }) => {
@@ -124,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// JetStream uses one error code for all of these.
+    /// Maps the reasons for which JetStream does not store a message: all have one error code.
     fn not_stored(&self, lane: &Lane, message: String) -> Result<Published, QueueError> {
         if message.contains("per subject") {
             return Ok(Published::AlreadyOutstanding);
@@ -147,7 +147,7 @@ impl Shared {
         let give_up_at = Instant::now() + wait;
         let mut tries = TRIES;
         loop {
-            let connection = self.within("make a consumer", self.ensure_lane(lane)).await?;
+            let connection = self.within("create a consumer", self.ensure_lane(lane)).await?;
             let left = give_up_at.saturating_duration_since(Instant::now());
             let (deliveries, ended) = self.pull(lane, max, left.min(PULL_MAX)).await?;
             match ended {
@@ -156,7 +156,7 @@ impl Shared {
                     self.lanes.forget(lane, connection);
                     tries -= 1;
                     if tries == 0 && deliveries.is_empty() {
-                        return Err(NatsError::NobodyThere { call: "fetch messages" }.into());
+                        return Err(NatsError::NoResponders { call: "fetch messages" }.into());
                     }
                 }
             }
@@ -164,7 +164,7 @@ impl Shared {
                 return Ok(deliveries);
             }
             if Instant::now() >= give_up_at && matches!(ended, Ended::Asked) {
-                self.look_after(lane).await;
+                self.check_consumer(lane).await;
                 return Ok(deliveries);
             }
         }
@@ -194,7 +194,7 @@ impl Shared {
     async fn ensure_stream(&self, lane: &Lane) -> Result<u64, NatsError> {
         let connection = self.api.link.connected().await?;
         if !self.lanes.has_stream(lane, connection) {
-            // Once for each process: during a rollout, an old process would otherwise change it back with each reconnect.
+            // Only once per process: during a rollout, an old process would otherwise change it back on each reconnect.
             let may_change = !self.lanes.is_configured(lane);
             self.api.ensure_stream(lane, may_change).await?;
             self.lanes.note_stream(lane, connection);
@@ -216,14 +216,14 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Recreates a consumer that is ahead of its stream. After a crash or on a full disk, a server may have stored what was
-    /// delivered and acked, and not the messages or their removal. Then it delivers neither the messages that are back nor new ones
-    /// with used numbers, and they take the capacity of others.
+    /// Recreates a consumer that is ahead of its stream. After a crash or on a full disk, a server may have stored deliveries and
+    /// acks, but not the messages or their removal. Then it delivers neither the restored messages nor new ones with the same
+    /// numbers, and these messages take up capacity.
     async fn recreate_if_ahead(&self, lane: &Lane) -> Result<(), NatsError> {
         let Some(oldest) = self.ahead_of(lane).await? else { return Ok(()) };
         sleep_until(Instant::now() + REMOVAL_MAX).await;
         if self.ahead_of(lane).await? == Some(oldest) {
-            warn!(%lane, "a consumer is ahead of its messages; making it anew");
+            warn!(%lane, "a consumer is ahead of its messages; recreating it");
             self.api.remove_consumer(lane).await?;
             self.api.ensure_consumer(lane).await?;
         }
@@ -232,31 +232,31 @@ impl Shared {
 
     /// Number of the stream's oldest message, or of its next one, if the consumer is ahead of the stream.
     async fn ahead_of(&self, lane: &Lane) -> Result<Option<u64>, NatsError> {
-        // In this order: what is acked by the first answer is usually removed by the second.
+        // The order matters: messages acked before the first answer are usually removed before the second.
         let Some(consumer) = self.api.consumer_info(lane).await? else { return Ok(None) };
         let stream = self.api.state(lane).await?;
         Ok(consumer.is_ahead_of(stream).then_some(stream.first_seq))
     }
 
     /// Recreates a consumer that has lost track of the stream: the stream has messages, but for some seconds the consumer
-    /// has known of none, or of far too few. Servers do this after a crash: acked messages are back, are never delivered,
-    /// and take the capacity of others.
-    async fn look_after(&self, lane: &Lane) {
+    /// has known no messages, or far too few. This happens after a crash of the server: acked messages exist again, are never
+    /// delivered, and take up capacity.
+    async fn check_consumer(&self, lane: &Lane) {
         let wedged_after = self.api.options.wedged_after;
-        if !self.lanes.is_time_to_look(lane, wedged_after) {
+        if !self.lanes.must_check(lane, wedged_after) {
             return;
         }
         match self.within("describe a consumer", self.seems_wedged(lane)).await {
             Ok(oldest) if self.lanes.is_wedged(lane, oldest, wedged_after) => {
-                warn!(%lane, "a consumer has lost track of its messages; making it anew");
+                warn!(%lane, "a consumer has lost track of its messages; recreating it");
                 if let Err(error) = self.within("remove a consumer", self.api.remove_consumer(lane)).await {
-                    warn!(%lane, error = &error as &dyn std::error::Error, "the consumer was not removed");
+                    warn!(%lane, error = &error as &dyn std::error::Error, "the consumer could not be removed");
                 }
                 self.lanes.forget_consumer(lane);
             }
             Ok(_) => {}
             Err(error) => {
-                debug!(%lane, error = &error as &dyn std::error::Error, "could not look after the lane");
+                debug!(%lane, error = &error as &dyn std::error::Error, "could not check the lane's consumer");
             }
         }
     }
@@ -300,12 +300,12 @@ impl StepQueue for NatsQueue {
         let shared = &self.shared;
         let messages = shared.within("describe a stream", shared.api.state(lane)).await?.messages;
         if messages > 0 {
-            shared.look_after(lane).await;
+            shared.check_consumer(lane).await;
         }
         Ok(shared.api.options.lane_messages_max.saturating_sub(messages))
     }
 
     async fn ping(&self) -> Result<(), QueueError> {
-        Ok(self.shared.within("say how it is", self.shared.ping()).await?)
+        Ok(self.shared.within("report its state", self.shared.ping()).await?)
     }
 }

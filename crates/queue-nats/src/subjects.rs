@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use podium_ports::queue::{Lane, TaskMessage};
 
-/// The subject of a task's messages. It is the same for all of them, so the stream accepts one at a time.
+/// The subject of a task's messages. All have the same subject, so the stream accepts one at a time.
 pub(crate) fn subject(prefix: &str, lane: &Lane, message: &TaskMessage) -> String {
     let task = message.task.to_string().replace('.', "-");
     format!("{prefix}.{}.{}.{task}", tokens(lane, '.'), message.run)
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tasks_subject_is_within_its_lanes() {
+    fn a_lanes_filter_matches_its_tasks_subjects() {
         let run: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         let message = TaskMessage::new(run, TaskRef::Step { round: 1, step: StepIndex::new(2) });
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_have_safe_names_that_differ() {
+    fn vendors_have_distinct_and_safe_tokens() {
         let vendors = ["a.b", "a_b", "a-b", "a:b", "a/b", "a_2eb", "A.B", "*", ">", "a b"];
         let vendors: Vec<_> = vendors.iter().filter_map(|name| VendorId::new(*name).ok()).collect();
         let tokens: BTreeSet<_> = vendors.iter().map(|vendor| token(vendor.as_str())).collect();
@@ -90,6 +90,6 @@ mod tests {
         let safe = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         assert!(tokens.iter().all(|token| token.chars().all(safe)), "{tokens:?}");
         let longest = stream(&"x".repeat(32), &lane(&":".repeat(NAME_BYTES_MAX)));
-        assert!(longest.len() < 255, "the server makes a folder of it");
+        assert!(longest.len() < 255, "the server creates a folder with this name");
     }
 }

@@ -1,4 +1,4 @@
-//! Versions of the server.
+//! Parses server versions, and defines the oldest supported one.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_compare_by_their_numbers() {
+    fn versions_are_compared_as_numbers() {
         let version = |text| ServerVersion::read(text).unwrap();
         assert!(version("2.9.9") < ServerVersion::MIN && version("1.99.99") < ServerVersion::MIN);
         for new_enough in ["2.9.10", "v2.9.11", "2.10.27", "2.15.1", "2.12.0-RC.1", "3.0.0"] {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_none() {
+    fn an_invalid_version_is_none() {
         for text in ["", "2", "2.9", "2.9.x", "2.9.10.1", "latest"] {
             assert_eq!(ServerVersion::read(text), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! A watch for the end alone. It has no text to merge and nothing to bound.
+//! A watch that reports only the end of a run. It has no text to merge, so it needs no bounds.
 
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
@@ -21,8 +21,8 @@ pub(super) struct EndWatch {
 }
 
 impl EndWatch {
-    /// Opens a watch of `subjects`. Returns after the server has registered it, so later signals are not missed. `own` is
-    /// one of these subjects, used for a message to itself.
+    /// Opens a watch of `subjects`. Returns after the server has registered it, so later signals are not missed. The watch
+    /// publishes one message to `own`, one of these subjects, and waits for it.
     pub(super) async fn open(
         link: &Link,
         (subjects, own): (String, String),
@@ -33,7 +33,7 @@ impl EndWatch {
         let health = link.health();
         let seen = *health.borrow();
         let mut live = link.subscribe(CALL, subjects).await?;
-        // The server returns the empty message. Another waiter's message, or a signal, proves the subscription as well.
+        // The server returns the empty message. A message of another waiter, or a signal, proves the subscription as well.
         link.send(CALL, own, Bytes::new()).await?;
         let Some(message) = live.next().await else {
             return Err(NatsError::Client { call: CALL, source: "the client has stopped".into() });
@@ -74,8 +74,8 @@ impl EndWatch {
     }
 }
 
-/// Whether the message is a reason to read the store. A waiter's message to itself is empty. The content is ignored: earlier
-/// versions enclose the run.
+/// Whether the message is a reason to read the store. A waiter's message to itself is empty. The content is ignored: messages
+/// of earlier versions contain the run.
 fn is_signal(message: &Message) -> bool {
     !message.payload.is_empty()
 }

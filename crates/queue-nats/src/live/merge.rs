@@ -1,6 +1,6 @@
-//! Merges buffered text, with which processes answer, and live text.
+//! Merges the buffered text from the processes' answers with live text.
 //!
-//! They overlap and arrive in any order. A watcher receives no piece of an attempt twice, and a gap only if no process
+//! The two overlap and arrive in any order. A watcher receives no text of an attempt twice. It sees a gap only if no process
 //! answers with the missing text.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,13 +15,13 @@ const ATTEMPTS_MAX: usize = 1024;
 pub(super) struct Merge {
     /// Bytes of each attempt that were passed on.
     known: HashMap<ClaimId, u64>,
-    /// A live piece that does not continue the known text, and all signals after it.
+    /// A live piece that begins after the end of the known text, and all signals after it.
     held: VecDeque<Signal>,
     out: VecDeque<Signal>,
 }
 
 impl Merge {
-    /// Adds a live signal. After missed signals the watcher starts over, so waiting ones are dropped.
+    /// Adds a live signal. [`Signal::Missed`] drops the waiting signals, because the watcher then subscribes again.
     pub(super) fn live(&mut self, signal: Signal) {
         if signal == Signal::Missed {
             self.held.clear();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_piece_waits_for_what_was_before_it_and_all_else_waits_behind_it() {
+    fn a_live_piece_waits_for_earlier_text_and_delays_later_signals() {
         let mut scene = a_scene();
         scene.live(2, "c");
         scene.merge.live(Signal::Committed { version: 2 });
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn that_something_was_missed_waits_for_nothing() {
+    fn a_missed_signal_is_passed_on_at_once() {
         let mut scene = a_scene();
         scene.live(2, "c");
         scene.merge.live(Signal::Missed);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_passed_on_twice() {
+    fn no_text_is_passed_on_twice() {
         let mut scene = a_scene();
         scene.live(0, "ab");
         scene.answer(0, "abcd");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn when_nobody_answers_there_is_a_gap_and_then_no_further_one() {
+    fn a_watcher_sees_one_gap_if_no_process_answers() {
         let mut scene = a_scene();
         scene.live(5, "fg");
         scene.merge.release();

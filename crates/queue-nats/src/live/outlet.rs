@@ -1,4 +1,4 @@
-//! The sending end of a watch, bounded in signals and bytes. A slow watcher misses signals and is notified of it.
+//! The sending end of a watch, bounded in signals and bytes. A slow watcher misses signals and is notified of that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,28 +37,28 @@ impl Outlet {
         }
         let size = size(&signal);
         // Only this side adds, so the sum cannot exceed the bound in between.
-        let has_room = self.bytes.load(Ordering::Relaxed).saturating_add(size) <= self.bytes_max;
+        let fits = self.bytes.load(Ordering::Relaxed).saturating_add(size) <= self.bytes_max;
         self.bytes.fetch_add(size, Ordering::Relaxed);
-        if !has_room || self.signals.try_send(signal).is_err() {
+        if !fits || self.signals.try_send(signal).is_err() {
             self.bytes.fetch_sub(size, Ordering::Relaxed);
             self.has_missed = true;
         }
     }
 
-    /// Records that signals were lost before they got here.
+    /// Records that signals were lost on their way to this process.
     pub(super) const fn miss(&mut self) {
         self.has_missed = true;
     }
 
-    /// If signals were missed, waits until the watcher is notified; otherwise until it is gone. False if it is gone.
+    /// If signals were missed, waits until the watcher is notified; otherwise until the watcher is gone. False if it is gone.
     pub(super) async fn attend(&mut self) -> bool {
         if !self.has_missed {
             self.signals.closed().await;
             return false;
         }
-        let is_told = self.signals.send(Signal::Missed).await.is_ok();
+        let is_notified = self.signals.send(Signal::Missed).await.is_ok();
         self.has_missed = false;
-        is_told
+        is_notified
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_outlet_drops_and_says_so_where_the_gap_is() {
+    async fn a_full_outlet_drops_signals_and_marks_the_gap() {
         for (signals_max, bytes_max) in [(2, 1000), (1000, 10)] {
             let (mut outlet, mut signals) = outlet(signals_max, bytes_max);
             for _ in 0..4 {
@@ -94,7 +94,7 @@ mod tests {
             assert!(outlet.attend().await);
             outlet.push(planning(9));
             assert_eq!(signals.next().await, Some(Signal::Missed));
-            assert_eq!(signals.next().await, Some(planning(9)), "the room that was taken is free again");
+            assert_eq!(signals.next().await, Some(planning(9)), "the capacity is free again");
             assert_eq!(signals.next().now_or_never(), None);
         }
     }

@@ -1,10 +1,10 @@
 //! Decides when text is published: only while its run has watchers, and joined into larger pieces.
 //!
-//! A process is not notified when the last watcher of a run leaves. It learns that from the server, which answers a message
-//! with a reply subject but no subscribers with "no responders". So the first message of a run is such a probe, and so is
-//! one message a second while the run is watched. A run without watchers is silent until a subscriber asks for its text.
+//! A process is not notified when the last watcher of a run leaves. It probes for watchers: if a message has a reply subject and
+//! no subscribers, the server answers it with "no responders". The first message of a run is a probe, and so is one message a
+//! second while the run is watched. A run without watchers is silent until a subscriber requests its text.
 //!
-//! The answer and the text of other steps have channels of their own, as most watchers show only the answer.
+//! The answer and the text of other steps have separate channels, because most watchers show only the answer.
 //!
 //! The first piece of an attempt is published at once. Later pieces are joined for [`JOIN`], which is not noticeable.
 
@@ -15,7 +15,7 @@ use podium_domain::ids::{RunId, StepIndex};
 use podium_ports::live::Frame;
 use tokio::time::Instant;
 
-/// How long pieces of an attempt are joined.
+/// How long later pieces of an attempt wait to be joined.
 pub(super) const JOIN: Duration = Duration::from_millis(50);
 /// Interval between probes of a watched run.
 const PROBE_WATCHED: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const PROBE_UNWATCHED: Duration = Duration::from_secs(10);
 /// A channel of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Channel {
-    /// The answer, all that is not text, and text of which it is not known yet whether it is the answer.
+    /// The answer, text that may become the answer, and all signals without text.
     Main,
     /// The text of other steps.
     Inner,
@@ -39,7 +39,7 @@ pub(super) struct Pace {
     runs: HashMap<At, Paced>,
     /// Channels with text that waits.
     waiting: BTreeSet<At>,
-    /// Counts watches, so that the answer to an older probe does not end a new watch.
+    /// Number of watches so far, so that the answer to an older probe does not end a new watch.
     watches: u64,
 }
 
@@ -64,11 +64,11 @@ struct Piece {
 /// How a signal is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Not at all: the run has no watchers.
+    /// It is not published: the channel has no watchers.
     Not,
     /// Without a reply subject.
     Plain,
-    /// As a probe. Its number comes back with the answer.
+    /// As a probe. The answer contains this number.
     Probe(u64),
 }
 
@@ -145,7 +145,7 @@ impl Pace {
             .collect()
     }
 
-    /// Takes the waiting text, which the next signal must not overtake.
+    /// Takes the waiting text of a channel, before a signal that must not overtake it.
     pub(super) fn flush(&mut self, at: At, now: Instant) -> Vec<Frame> {
         self.waiting.remove(&at);
         let attempts = self.runs.get_mut(&at).into_iter().flat_map(|paced| paced.attempts.values_mut());
@@ -160,7 +160,7 @@ impl Pace {
         }
     }
 
-    /// Records the answer to a probe without subscribers. Ignored if a subscriber has come since.
+    /// Records that a probe had no subscribers. Does nothing if a subscriber has come since.
     pub(super) fn unwatched(&mut self, at: At, watch: u64) {
         if let Some(paced) = self.runs.get_mut(&at).filter(|paced| paced.watch == watch) {
             paced.is_watched = false;
@@ -183,7 +183,7 @@ impl Pace {
     }
 
     fn paced(&mut self, at: At) -> &mut Paced {
-        // A channel that is forgotten costs one probe, and at most a piece of text, which its watchers then ask for.
+        // A dropped channel costs one probe, and at most a piece of text that its watchers then request.
         if self.runs.len() >= self.runs_max && !self.runs.contains_key(&at) {
             self.waiting.clear();
             self.runs.clear();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_piece_is_published_at_once_and_later_ones_are_joined() {
+    fn the_first_piece_is_published_at_once_and_later_ones_joined() {
         let mut scene = a_scene();
         assert_eq!(scene.sending(), Sending::Probe(0));
         assert_eq!(scene.write("a"), [(0, "a".to_owned())]);
@@ -284,10 +284,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_nobody_watches_is_silent_until_somebody_asks() {
+    fn an_unwatched_run_is_silent_until_a_subscriber_comes() {
         let mut scene = a_scene();
         assert_eq!(scene.sending(), Sending::Probe(0));
-        assert_eq!(scene.sending(), Sending::Plain, "until the answer is there");
+        assert_eq!(scene.sending(), Sending::Plain, "until the probe is answered");
         scene.write("a");
         scene.write("b");
         scene.pace.unwatched(scene.run, 0);
@@ -302,7 +302,7 @@ mod tests {
         scene.pace.unwatched(scene.run, 1);
         assert_eq!(scene.sending(), Sending::Not);
         scene.after(PROBE_UNWATCHED);
-        assert_eq!(scene.sending(), Sending::Probe(1), "the question of a watcher may have been lost");
+        assert_eq!(scene.sending(), Sending::Probe(1), "a watcher's request may have been lost");
         assert_eq!(scene.sending(), Sending::Not);
     }
 
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn many_runs_take_no_more_room_than_they_may() {
+    fn the_number_of_tracked_channels_is_bounded() {
         let (ids, mut pace) = (SeededIds::new(1), Pace::new(10));
         for _ in 0..1000 {
             pace.sending((ids.run_id(TestClock::START), Channel::Main), Instant::now());

@@ -66,7 +66,7 @@ async fn read(signals: &mut Signals, length: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_that_nobody_watches_is_not_published_and_a_late_watcher_gets_it() {
+async fn unwatched_text_is_buffered_for_a_late_watcher() {
     let server = Nats::start().await.unwrap();
     let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
     timeout(PATIENCE, writer.until_silent()).await.unwrap();
@@ -86,7 +86,7 @@ async fn text_that_nobody_watches_is_not_published_and_a_late_watcher_gets_it() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watched_worker_is_read_in_few_messages_and_to_its_last_word() {
+async fn watched_text_is_published_completely_in_few_messages() {
     let server = Nats::start().await.unwrap();
     let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
     let mut signals = elsewhere.subscribe(writer.run).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_watcher_of_the_answer_gets_no_text_of_other_steps() {
     }
     assert_eq!(writer.messages().await, before);
     writer.write("the answer").await;
-    // The text so far may hold what was written before the question was answered.
+    // The buffered text may include pieces that were written before the request was answered.
     let claim = writer.claim;
     let is_answers = move |signal: &Signal| matches!(signal, Signal::Frame(frame) if frame.claim == claim);
     let mut answer = answer.filter(move |signal| std::future::ready(is_answers(signal))).boxed();

@@ -8,8 +8,9 @@ use podium_ports::live::Frame;
 
 /// Text by run, bounded in runs and bytes.
 ///
-/// An attempt's text is buffered until a newer attempt at the same step begins here, its run is silent for longer than others, or a
-/// bound is reached. Text whose beginning was missed, or that exceeds the limit of all policies, is not buffered.
+/// An attempt's text is buffered until a newer attempt at the same step begins in this process, or until its run is dropped:
+/// beyond a bound, the run that was silent longest is. Text without its beginning, or beyond the limit of all policies, is not
+/// buffered.
 #[derive(Debug)]
 pub(super) struct TextSoFar {
     runs_max: usize,
@@ -69,11 +70,11 @@ impl TextSoFar {
     }
 
     /// Enforces the bounds: drops the run that was silent longest, and the current run only as a last resort.
-    fn evict(&mut self, told: RunId) {
+    fn evict(&mut self, current: RunId) {
         while self.runs.len() > self.runs_max || self.bytes > self.bytes_max {
-            let others = self.runs.iter().filter(|(run, _)| **run != told);
+            let others = self.runs.iter().filter(|(run, _)| **run != current);
             let silent = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run);
-            self.forget(silent.unwrap_or(told));
+            self.forget(silent.unwrap_or(current));
         }
     }
 }
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_attempt_alone_cannot_exceed_the_bound() {
+    fn a_single_attempt_cannot_exceed_the_bound() {
         let (ids, mut text) = (SeededIds::new(1), TextSoFar::new(10, 8));
         let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
         text.hold(run, &frame(claim, 0, "12345678"));
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_with_a_gap_leaves_nothing_behind() {
+    fn an_attempt_with_a_gap_is_not_buffered() {
         let (ids, mut text) = (SeededIds::new(1), TextSoFar::new(10, 100));
         let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
         text.hold(run, &frame(claim, 0, "abc"));

@@ -16,8 +16,8 @@ use super::pace::Channel;
 use super::wire;
 use crate::link::Health;
 
-/// How long a live piece waits for earlier text. The writing process buffers that and normally answers within a round trip;
-/// only text that exceeded a bound is not buffered anywhere.
+/// How long a live piece waits for earlier text. The process that writes it normally answers within a round trip. No process
+/// answers if the text exceeded a bound.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Most signals that wait for an answer.
 const HELD_MAX: usize = 256;
@@ -48,9 +48,9 @@ impl Watch {
                 is_there = self.outlet.attend() => if !is_there { return },
                 message = self.answers.next() => match message {
                     Some(message) => if let Some(Signal::Frame(frame)) = signal(&message) {
-                        // Live signals that came before the answer go first: the answer may include them.
+                        // Live signals that arrived before the answer go first: the answer may include them.
                         while let Some(Some(message)) = self.live.next().now_or_never() {
-                            hear(&mut merge, &message);
+                            merge_live(&mut merge, &message);
                         }
                         merge.answer(&frame);
                         // A long text comes in several answers.
@@ -59,7 +59,7 @@ impl Watch {
                     None => return,
                 },
                 message = self.live.next() => match message {
-                    Some(message) => hear(&mut merge, &message),
+                    Some(message) => merge_live(&mut merge, &message),
                     None => return,
                 },
                 changed = self.health.changed() => {
@@ -67,7 +67,7 @@ impl Watch {
                     if changed.is_err() {
                         return;
                     }
-                    // The watcher is notified once the connection is back, and then subscribes again.
+                    // The watcher is notified after the reconnect, and then subscribes again.
                     if now.has_lost_since(&self.seen) {
                         self.seen = now;
                         self.outlet.miss();
@@ -88,12 +88,12 @@ impl Watch {
     }
 }
 
-/// The wildcard of a watch of all channels also gets other subjects of the run.
+/// Whether the message is from a channel: the wildcard of a watch of all channels matches other subjects of the run too.
 fn is_of_channel(message: &Message) -> bool {
     message.subject.rsplit('.').nth(1).is_some_and(|name| Channel::named(name).is_some())
 }
 
-fn hear(merge: &mut Merge, message: &Message) {
+fn merge_live(merge: &mut Merge, message: &Message) {
     if !is_of_channel(message) {
         return;
     }
@@ -106,7 +106,7 @@ fn signal(message: &Message) -> Option<Signal> {
     match wire::read(&message.payload) {
         Ok(signal) => signal,
         Err(error) => {
-            debug!(subject = %message.subject, %error, "a signal does not read");
+            debug!(subject = %message.subject, %error, "a signal cannot be decoded");
             None
         }
     }

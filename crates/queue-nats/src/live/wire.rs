@@ -1,7 +1,7 @@
 //! The wire format of signals.
 //!
-//! JSON with short names: half of a frame is text anyway, no code is generated, and operators can read it with `nats sub`.
-//! Text is split into pieces that stay below the server's message limit however much JSON escapes.
+//! It is JSON with short names: half of a frame is text anyway, no code is generated, and operators can read it with `nats sub`.
+//! Text is split so that each message stays below the server's message limit after JSON has escaped it.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::error::NatsError;
 const VERSION: u16 = 1;
 /// Most bytes of text in a message.
 const TEXT_BYTES_MAX: usize = 128 << 10;
-/// Most bytes that JSON makes of one: `\u0000`.
+/// Most bytes that JSON needs for one byte of text: `\u0000`.
 const ESCAPED_BYTES_MAX: usize = 6;
 /// Bytes reserved for everything except the text.
 const ENVELOPE_BYTES_MAX: usize = 512;
@@ -118,7 +118,7 @@ fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = (usize, &str)> {
             end -= 1;
         }
         if end == begin {
-            // The limit is less than one character, which must be sent all the same.
+            // The limit is less than one character; send the character anyway.
             end = text[begin..].char_indices().nth(1).map_or(text.len(), |(next, _)| begin + next);
         }
         at = (end < text.len()).then_some(end);
@@ -152,7 +152,7 @@ mod tests {
 
     /// Processes of several versions communicate, so version 1 never changes.
     #[test]
-    fn form_1_is_written_and_read_as_ever() {
+    fn version_1_is_written_and_read_unchanged() {
         for (signal, form) in signals() {
             let written: Vec<_> = write(&signal, 1 << 20).map(Result::unwrap).collect();
             assert_eq!(written, [form.as_bytes()]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_forms_are_passed_over_and_nonsense_is_an_error() {
+    fn newer_versions_are_skipped_and_invalid_data_is_an_error() {
         assert_eq!(read(br#"{"v":2,"s":{"new":{}}}"#).unwrap(), None);
         let added = read(br#"{"v":1,"s":{"c":{"v":3,"more":1}},"more":2}"#).unwrap();
         assert_eq!(added, Some(Signal::Committed { version: 3 }));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_between_characters_and_stays_below_the_limit() {
+    fn long_text_is_cut_between_characters_below_the_limit() {
         for (text, limit) in
             [("é\u{1}x".repeat(300_000), 1 << 20), ("é\u{1}".repeat(999), 2048), ("🎉".to_owned(), 0)]
         {
@@ -181,7 +181,9 @@ mod tests {
             assert!(limit == 0 || messages.iter().all(|message| message.len() <= limit));
             let mut joined = String::new();
             for message in messages {
-                let Some(Signal::Frame(frame)) = read(&message).unwrap() else { panic!("it is a frame") };
+                let Some(Signal::Frame(frame)) = read(&message).unwrap() else {
+                    panic!("the message is a frame")
+                };
                 assert_eq!(frame.offset, 5 + joined.len() as u64);
                 joined.push_str(&frame.text);
             }

@@ -1,7 +1,7 @@
 //! JetStream requests: create, describe and remove the lanes' streams and consumers.
 //!
-//! Requests contain only fields that every supported server knows: newer servers reject unknown fields. Each must be made
-//! within a time limit.
+//! Requests contain only fields that every supported server knows: newer servers reject unknown fields. The caller must
+//! limit the time of each request.
 
 use std::time::Duration;
 
@@ -71,13 +71,13 @@ struct Sequence {
 }
 
 impl ConsumerInfo {
-    /// Number of messages that it knows: waiting and in flight.
+    /// Number of messages that the consumer knows: waiting and in flight.
     pub(super) const fn known(self) -> usize {
         self.num_pending.saturating_add(self.num_ack_pending)
     }
 
-    /// Whether it knows of more than its stream, described after it: of messages that were never stored, or of the acks of messages
-    /// that are still there.
+    /// Whether the consumer knows messages that were never stored, or acks of messages that still exist. `stream` must have
+    /// been requested after the consumer.
     pub(super) const fn is_ahead_of(self, stream: StreamState) -> bool {
         stream.last_seq < self.delivered.stream_seq
             || stream.messages > 0 && stream.first_seq <= self.ack_floor.stream_seq
@@ -115,26 +115,26 @@ impl Api {
     /// Creates a lane's stream. Updates an existing one to the options only if `may_change`.
     pub(super) async fn ensure_stream(&self, lane: &Lane, may_change: bool) -> Result<(), NatsError> {
         let (name, stream) = (self.stream_name(lane), self.stream(lane));
-        match self.ask::<Nothing>("make a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
+        match self.ask::<Nothing>("create a stream", &format!("STREAM.CREATE.{name}"), &stream).await {
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) if !may_change => Ok(()),
             Err(NatsError::Refused { code: STREAM_IS_DIFFERENT, .. }) => {
-                if self.is_stored_otherwise(&name).await? {
+                if self.has_other_storage(&name).await? {
                     // NATS cannot change a stream's storage. The sweepers republish its messages from the store.
-                    info!(stream = name, "making the stream again with the storage that the options say");
+                    info!(stream = name, "recreating the stream with the configured storage");
                     self.remove_stream(&name).await?;
                     let subject = format!("STREAM.CREATE.{name}");
-                    return self.ask::<Nothing>("make a stream", &subject, &stream).await.map(drop);
+                    return self.ask::<Nothing>("create a stream", &subject, &stream).await.map(drop);
                 }
-                info!(stream = name, "changing the stream to what the options say");
+                info!(stream = name, "updating the stream to the configured options");
                 let subject = format!("STREAM.UPDATE.{name}");
-                self.ask::<Nothing>("change a stream", &subject, &stream).await.map(drop)
+                self.ask::<Nothing>("update a stream", &subject, &stream).await.map(drop)
             }
             made => made.map(drop),
         }
     }
 
     /// Whether the stream exists with a storage other than the configured one.
-    async fn is_stored_otherwise(&self, name: &str) -> Result<bool, NatsError> {
+    async fn has_other_storage(&self, name: &str) -> Result<bool, NatsError> {
         let subject = format!("STREAM.INFO.{name}");
         match self.ask::<StreamConfig>("describe a stream", &subject, &Value::Null).await {
             Err(NatsError::Refused { code: STREAM_NOT_FOUND, .. }) => Ok(false),
@@ -162,7 +162,7 @@ impl Api {
     pub(super) async fn ensure_consumer(&self, lane: &Lane) -> Result<(), NatsError> {
         let (stream, filter) = (self.stream_name(lane), subjects::filter(&self.options.prefix, lane));
         let subject = format!("CONSUMER.CREATE.{stream}.{CONSUMER}.{filter}");
-        self.ask::<Nothing>("make a consumer", &subject, &self.consumer(&stream, &filter)).await.map(drop)
+        self.ask::<Nothing>("create a consumer", &subject, &self.consumer(&stream, &filter)).await.map(drop)
     }
 
     pub(super) async fn remove_consumer(&self, lane: &Lane) -> Result<(), NatsError> {
@@ -193,7 +193,7 @@ impl Api {
 
     /// Whether JetStream answers.
     pub(super) async fn answers(&self) -> Result<(), NatsError> {
-        self.ask::<Nothing>("say how it is", "INFO", &Value::Null).await.map(drop)
+        self.ask::<Nothing>("report its state", "INFO", &Value::Null).await.map(drop)
     }
 
     /// Name of a lane's stream.
@@ -216,7 +216,7 @@ impl Api {
         let options = &self.options;
         let bytes_max = match options.storage {
             Storage::File => i64::try_from(options.lane_messages_max * MESSAGE_BYTES_MAX).unwrap_or(i64::MAX),
-            // The server would reserve this much memory. The number of messages is the bound.
+            // The number of messages is the bound: the server would reserve the memory of a bound in bytes.
             Storage::Memory => -1,
         };
         json!({
@@ -248,7 +248,7 @@ impl Api {
                 "replay_policy": "instant",
                 "ack_policy": "explicit",
                 "ack_wait": nanoseconds(options.ack_wait),
-                // Attempts are counted in the store. With a limit, a message that was delivered too often would stay for ever.
+                // The store counts attempts. With a limit, the stream would keep a message that was delivered too often.
                 "max_deliver": -1,
                 // The whole lane: the bound is the free slots of the fetching processes.
                 "max_ack_pending": options.lane_messages_max,
@@ -287,7 +287,7 @@ mod tests {
         );
         assert!(matches!(refused, Err(NatsError::Refused { code: CONSUMER_NOT_FOUND, .. })));
         for garbled in [&b"{}"[..], b"", b"no"] {
-            assert!(matches!(accept::<ConsumerInfo>("ask", garbled), Err(NatsError::Garbled { .. })));
+            assert!(matches!(accept::<ConsumerInfo>("ask", garbled), Err(NatsError::Undecodable { .. })));
         }
     }
 }

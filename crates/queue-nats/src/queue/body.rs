@@ -1,6 +1,6 @@
 //! The wire format of messages: the ids as JSON.
 //!
-//! Earlier versions also enclosed the run's events, which are ignored.
+//! Messages of earlier versions also contain the run's events, which are ignored.
 
 use bytes::Bytes;
 use podium_ports::queue::TaskMessage;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use podium_ports::queue::Lane;
 use tokio::time::Instant;
 
-/// There are as many lanes as combinations of tiers and vendors.
+/// The state of each lane. The number of lanes is bounded by the combinations of tiers and vendors.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ struct LaneState {
     is_configured: bool,
     /// The connection over which the consumer was confirmed.
     consumer: Option<u64>,
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
     /// Since when the consumer seems not to know the stream's oldest message, and that message's number.
     seems_wedged: Option<(Instant, u64)>,
 }
@@ -77,14 +77,14 @@ impl Lanes {
     }
 
     /// Whether the last check of the lane is older than half of `wedged_after`. The caller must then check it.
-    pub(super) fn is_time_to_look(&self, lane: &Lane, wedged_after: Duration) -> bool {
+    pub(super) fn must_check(&self, lane: &Lane, wedged_after: Duration) -> bool {
         let mut state = self.lock();
         let lane = state.lanes.entry(lane.clone()).or_default();
-        let is_time = lane.looked_at.is_none_or(|at| at.elapsed() >= wedged_after / 2);
-        if is_time {
-            lane.looked_at = Some(Instant::now());
+        let is_due = lane.checked_at.is_none_or(|at| at.elapsed() >= wedged_after / 2);
+        if is_due {
+            lane.checked_at = Some(Instant::now());
         }
-        is_time
+        is_due
     }
 
     /// Whether all checks for `wedged_after` found the lane wedged with the same oldest message. On a busy lane a check's
@@ -116,7 +116,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_new_connection_and_a_loss_make_everything_unknown() {
+    fn a_new_connection_or_a_loss_requires_a_new_confirmation() {
         let lanes = Lanes::default();
         let other = Lane::Plan(Tier::Ultra);
         for lane in [&LANE, &other] {
@@ -128,40 +128,46 @@ mod tests {
         lanes.note_stream(&LANE, 2);
         lanes.note_consumer(&LANE, 2);
         lanes.forget_stream(&LANE, 1);
-        assert!(lanes.has_stream(&LANE, 2) && lanes.has_consumer(&LANE, 2), "the loss is older");
+        assert!(
+            lanes.has_stream(&LANE, 2) && lanes.has_consumer(&LANE, 2),
+            "the loss was on an earlier connection"
+        );
         lanes.forget(&LANE, 2);
         assert!(!lanes.has_stream(&LANE, 2) && !lanes.has_consumer(&LANE, 2));
-        assert!(lanes.has_stream(&other, 1) && lanes.has_consumer(&other, 1), "it is another one");
+        assert!(
+            lanes.has_stream(&other, 1) && lanes.has_consumer(&other, 1),
+            "the other lane is not affected"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lane_is_wedged_when_it_seems_so_for_long_enough() {
+    async fn a_lane_is_wedged_if_it_seems_so_for_long_enough() {
         let lanes = Lanes::default();
         let seems = |oldest| lanes.is_wedged(&LANE, oldest, 4 * SECOND);
         for _ in 0..3 {
             assert!(!seems(Some(1)));
             tokio::time::advance(2 * SECOND).await;
             assert!(!seems(Some(1)));
-            assert!(!seems(None), "the consumer knows of it");
+            assert!(!seems(None), "the consumer knows the message");
         }
         for oldest in 1..9 {
-            assert!(!seems(Some(oldest)), "the lane moves");
+            assert!(!seems(Some(oldest)), "the oldest message changes");
             tokio::time::advance(2 * SECOND).await;
         }
         assert!(!seems(Some(9)));
         tokio::time::advance(4 * SECOND).await;
         assert!(seems(Some(9)));
-        assert!(!seems(Some(9)), "it was made anew");
+        assert!(!seems(Some(9)), "the consumer was recreated");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lane_is_looked_after_now_and_then() {
+    async fn a_lane_is_checked_at_intervals() {
         let lanes = Lanes::default();
-        let mut looks = 0;
+        let mut checks = 0;
         for _ in 0..10 {
-            looks += u32::from(lanes.is_time_to_look(&LANE, 4 * SECOND));
+            checks += u32::from(lanes.must_check(&LANE, 4 * SECOND));
             tokio::time::advance(SECOND).await;
         }
-        assert_eq!(looks, 5);
+        assert_eq!(checks, 5);
     }
 }

@@ -27,16 +27,16 @@ pub struct QueueOptions {
     pub prefix: String,
     /// How long a delivery may stay unacked.
     pub ack_wait: Duration,
-    /// Maximal age of a message that no process works on. The sweeper republishes messages of ready tasks.
+    /// Maximum age of a message that no process works on. The sweeper republishes messages of ready tasks.
     pub message_age_max: Duration,
-    /// Most messages of a lane: tasks that wait, and tasks that are being claimed. More than executors take in a tenth of a second
-    /// only makes tenants wait behind messages already published.
+    /// Most messages of a lane, for tasks that wait or are being claimed. It should be about what executors take in a tenth of a
+    /// second: a longer queue only makes tenants wait behind messages that are already published.
     pub lane_messages_max: usize,
     /// Replicas of each message in a NATS cluster: 1, 3 or 5.
     pub replicas: usize,
     /// Where NATS stores the messages.
     pub storage: Storage,
-    /// How long a lane's consumer may be unaware of existing messages before it is recreated.
+    /// How long a lane's consumer may miss existing messages before it is recreated.
     pub wedged_after: Duration,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_no_server_would_take_are_named() {
+    fn an_invalid_option_is_reported() {
         let ok = QueueOptions::default();
         assert!(ok.check().is_ok());
         for wrong in [

@@ -28,7 +28,7 @@ const NOT_FOUND: u16 = 404;
 const EXPIRED: u16 = 408;
 const CONFLICT: u16 = 409;
 const HEARTBEAT: u16 = 100;
-/// Delay after which a message is redelivered that this process cannot decode.
+/// Delay before the server redelivers a message that this process could not decode.
 const UNREADABLE_DELAY: Duration = Duration::from_secs(5);
 
 /// How a request ended.
@@ -71,7 +71,7 @@ impl Pull {
         let give_up_at = Instant::now() + wait + link.call_max();
         let health = link.health();
         let taken = Vec::new();
-        // From here on, dropping it puts back the messages that arrive.
+        // From here on, a dropped pull puts its messages back.
         let pull =
             Self { shared, health, inbox: inbox.clone(), answers: Some(answers), taken, wanted, give_up_at };
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{CONSUMER}", pull.shared.api.stream_name(lane));
@@ -151,10 +151,10 @@ impl Drop for Pull {
     }
 }
 
-/// Ends the subscription of an abandoned request. Returns how to answer the messages that arrived all the same.
+/// Ends the subscription of an abandoned request. Returns the replies for messages that arrived meanwhile.
 ///
-/// Unsubscribing would lose messages that the server has sent and the client has not read; so would the client's draining.
-/// So the subscription ends after the largest possible number of messages, and this process sends the missing ones itself.
+/// Unsubscribing, or draining the client, would lose messages that the server has sent and the client has not read. So the
+/// subscription ends after the largest possible number of messages, and this process sends the missing ones itself.
 async fn last_messages(
     shared: &Arc<Shared>,
     inbox: &str,
@@ -184,7 +184,7 @@ async fn last_messages(
 async fn put_back(replies: Vec<NatsReply>, delay: Duration) {
     for reply in replies {
         if let Err(error) = reply.put_back(delay).await {
-            debug!(error = &error as &dyn std::error::Error, "a message comes back after the ack wait");
+            debug!(error = &error as &dyn std::error::Error, "a message is redelivered after the ack wait");
         }
     }
 }
@@ -200,7 +200,7 @@ fn end(status: StatusCode, description: Option<&str>) -> Option<Ended> {
         }
         // No responders (503), or an unknown status.
         status => {
-            debug!(status, description, "nobody answered the request for messages");
+            debug!(status, description, "the request for messages had no responders");
             Some(Ended::Gone)
         }
     }
@@ -212,11 +212,11 @@ fn taken(shared: &Arc<Shared>, answer: &Message) -> Result<Taken, Option<NatsRep
     let message = match body::read(&answer.payload) {
         Ok(message) if message.version <= TaskMessage::VERSION => message,
         Ok(message) => {
-            debug!(version = message.version, "a message is of a newer version");
+            debug!(version = message.version, "a message was written by a newer version");
             return Err(Some(reply));
         }
         Err(error) => {
-            warn!(subject = %answer.subject, %error, "a message does not read");
+            warn!(subject = %answer.subject, %error, "a message cannot be decoded");
             return Err(Some(reply));
         }
     };
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_of_deliveries_is_read_from_either_form_of_subject() {
+    fn the_delivery_count_is_read_from_both_subject_formats() {
         for (reply, count) in [
             ("$JS.ACK.PODIUM-mini-plan.work.3.1.1.1795262105461648041.0", 3),
             ("$JS.ACK._.hash.PODIUM-mini-plan.work.7.1.1.1795262105461648041.0", 7),

@@ -1,4 +1,4 @@
-//! Replies to deliveries. The server confirms each: a reply that is only written may be lost with the connection.
+//! Replies to deliveries. The server confirms each reply, because an unconfirmed one may be lost with the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl NatsReply {
         let link = &self.shared.api.link;
         match link.within(call, link.ask(call, self.subject.clone(), body.into())).await {
             // The consumer is gone, and the message with it.
-            Ok(_) | Err(NatsError::NobodyThere { .. }) => Ok(()),
+            Ok(_) | Err(NatsError::NoResponders { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

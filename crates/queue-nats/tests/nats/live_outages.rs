@@ -22,8 +22,8 @@ fn frame(claim: ClaimId, offset: u64, text: &str) -> Signal {
     Signal::Frame(Frame { round: 0, step: StepIndex::new(0), claim, offset, text: text.to_owned() })
 }
 
-async fn hear(signals: &mut Signals) -> Signal {
-    timeout(SECONDS, signals.next()).await.expect("something must come").expect("the signals go on")
+async fn next_signal(signals: &mut Signals) -> Signal {
+    timeout(SECONDS, signals.next()).await.expect("a signal must arrive").expect("the stream must go on")
 }
 
 /// Subscribes again after missed signals, as the engine does.
@@ -36,49 +36,49 @@ async fn subscribe(live: &NatsLive, run: RunId) -> Signals {
             TestClock::new().sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(SECONDS, tries).await.expect("it works again within seconds")
+    timeout(SECONDS, tries).await.expect("subscribing must succeed again within seconds")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_during_an_outage_is_there_after_it() {
+async fn text_published_during_an_outage_arrives_after_it() {
     let mut server = Nats::start().await.unwrap();
     let (writes, watches) = (connect(&server).await, connect(&server).await);
     let ids = SeededIds::new(1);
     let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
     let mut signals = subscribe(&watches, run).await;
     writes.publish(run, frame(claim, 0, "before, ")).await.unwrap();
-    assert_eq!(hear(&mut signals).await, frame(claim, 0, "before, "));
+    assert_eq!(next_signal(&mut signals).await, frame(claim, 0, "before, "));
 
     server.kill().await;
     let begun = Instant::now();
     for (offset, text) in [(8, "during, "), (16, "during, ")] {
         writes.publish(run, frame(claim, offset, text)).await.unwrap();
     }
-    assert!(begun.elapsed() < CALL_MAX, "publishing waits for nothing");
+    assert!(begun.elapsed() < CALL_MAX, "publishing must not wait");
     server.wipe().await.unwrap();
 
-    assert_eq!(hear(&mut signals).await, Signal::Missed);
+    assert_eq!(next_signal(&mut signals).await, Signal::Missed);
     let mut signals = subscribe(&watches, run).await;
-    let mut heard = String::new();
-    while heard.len() < 24 {
-        match hear(&mut signals).await {
+    let mut received = String::new();
+    while received.len() < 24 {
+        match next_signal(&mut signals).await {
             Signal::Frame(frame) => {
-                assert_eq!(frame.offset, heard.len() as u64);
-                heard.push_str(&frame.text);
+                assert_eq!(frame.offset, received.len() as u64);
+                received.push_str(&frame.text);
             }
-            // The writer has a connection again only now.
+            // The writer has only now reconnected.
             Signal::Missed => {
                 signals = subscribe(&watches, run).await;
-                heard.clear();
+                received.clear();
             }
-            other => panic!("{other:?} was not said"),
+            other => panic!("{other:?} was not published"),
         }
     }
-    assert_eq!(heard, "before, during, during, ");
+    assert_eq!(received, "before, during, during, ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn publishing_waits_for_no_connection_and_is_heard_again_after_it() {
+async fn publishing_never_waits_and_works_again_after_an_outage() {
     let mut server = Nats::start().await.unwrap();
     let (writes, ids) = (connect(&server).await, SeededIds::new(1));
     let run = ids.run_id(TestClock::START);
@@ -92,7 +92,7 @@ async fn publishing_waits_for_no_connection_and_is_heard_again_after_it() {
     server.start_again().await.unwrap();
     let watches = connect(&server).await;
     let mut signals = subscribe(&watches, run).await;
-    let heard = async {
+    let received = async {
         loop {
             writes.publish(run, Signal::Committed { version: 9999 }).await.unwrap();
             if let Ok(Some(Signal::Committed { version: 9999 })) =
@@ -102,11 +102,11 @@ async fn publishing_waits_for_no_connection_and_is_heard_again_after_it() {
             }
         }
     };
-    timeout(SECONDS, heard).await.expect("the writer is heard again");
+    timeout(SECONDS, received).await.expect("the writer's signals must arrive again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscribing_ends_within_its_time_while_the_server_is_away() {
+async fn subscribing_times_out_while_the_server_is_unreachable() {
     let mut server = Nats::start().await.unwrap();
     let live = connect(&server).await;
     let run = SeededIds::new(1).run_id(TestClock::START);
@@ -117,41 +117,41 @@ async fn subscribing_ends_within_its_time_while_the_server_is_away() {
     server.start_again().await.unwrap();
     let mut signals = subscribe(&live, run).await;
     live.publish(run, Signal::Committed { version: 1 }).await.unwrap();
-    while hear(&mut signals).await != (Signal::Committed { version: 1 }) {}
-    timeout(SECONDS, live.close()).await.expect("nothing runs on for ever");
+    while next_signal(&mut signals).await != (Signal::Committed { version: 1 }) {}
+    timeout(SECONDS, live.close()).await.expect("all tasks must stop");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_signals_end_with_the_live_stream() {
+async fn a_dropped_live_stream_ends_its_subscriptions() {
     let server = Nats::start().await.unwrap();
     let live = connect(&server).await;
     let mut signals = subscribe(&live, SeededIds::new(1).run_id(TestClock::START)).await;
     drop(live);
-    assert_eq!(timeout(SECONDS, signals.next()).await.expect("it ends"), None);
+    assert_eq!(timeout(SECONDS, signals.next()).await.expect("the stream must end"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_the_end_is_told_that_it_may_have_missed_it() {
+async fn a_waiter_for_the_end_is_notified_after_an_outage() {
     let mut server = Nats::start().await.unwrap();
     let waits = connect(&server).await;
     let run = SeededIds::new(1).run_id(TestClock::START);
     let mut signals = waits.subscribe_to_end(run).await.unwrap();
     server.kill().await;
     server.start_again().await.unwrap();
-    let news = timeout(SECONDS, signals.next()).await.expect("it is told");
+    let news = timeout(SECONDS, signals.next()).await.expect("the waiter must be notified");
     assert_eq!(news, Some(()));
     drop(waits);
-    while timeout(SECONDS, signals.next()).await.expect("it ends").is_some() {}
+    while timeout(SECONDS, signals.next()).await.expect("the stream must end").is_some() {}
 }
 
-/// A process of an earlier version encloses the run.
+/// The message of an earlier version contains the run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_that_an_earlier_version_signals_is_heard() {
+async fn an_end_published_by_an_earlier_version_is_received() {
     let server = Nats::start().await.unwrap();
     let (waits, earlier) = (connect(&server).await, async_nats::connect(server.url()).await.unwrap());
     let run = SeededIds::new(1).run_id(TestClock::START);
     let mut signals = waits.subscribe_to_end(run).await.unwrap();
     let body = r#"{"v":1,"by":"0.0.1","run":null}"#;
     earlier.publish(format!("podium.live.end.OtherProcess.{run}"), body.into()).await.unwrap();
-    timeout(SECONDS, signals.next()).await.expect("the end must come").expect("the signals go on");
+    timeout(SECONDS, signals.next()).await.expect("the end must arrive").expect("the stream must go on");
 }

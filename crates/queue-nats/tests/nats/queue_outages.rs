@@ -19,7 +19,7 @@ const LANE: Lane = Lane::Plan(Tier::Ultra);
 /// The stream of that lane.
 const STREAM: &str = "PODIUM-ultra-plan";
 const INSTANT: Duration = Duration::ZERO;
-/// Time within which a queue works again after its server does.
+/// Time within which a queue must work again after its server does.
 const SECONDS: Duration = Duration::from_secs(10);
 
 fn messages(count: u16) -> Vec<TaskMessage> {
@@ -27,7 +27,7 @@ fn messages(count: u16) -> Vec<TaskMessage> {
     (0..count).map(|round| TaskMessage::new(ids.run_id(TestClock::START), TaskRef::Plan { round })).collect()
 }
 
-/// Retries until success, as the loops do that use the queue.
+/// Retries until success, like the loops that use the queue.
 async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let tries = async {
         loop {
@@ -37,7 +37,7 @@ async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
             TestClock::new().sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(SECONDS, tries).await.expect("it works again within seconds")
+    timeout(SECONDS, tries).await.expect("the queue must work again within seconds")
 }
 
 async fn must_publish(queue: &NatsQueue, message: TaskMessage) -> Published {
@@ -53,7 +53,7 @@ async fn js(server: &Nats) -> jetstream::Context {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_killed_and_started_again_keeps_the_messages() {
+async fn a_killed_and_restarted_server_keeps_the_messages() {
     let mut server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     let messages = messages(3);
@@ -79,7 +79,7 @@ async fn a_server_that_was_killed_and_started_again_keeps_the_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_forgot_everything_is_put_to_use_again() {
+async fn the_queue_recreates_everything_on_a_wiped_server() {
     let mut server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     let message = messages(1)[0];
@@ -88,7 +88,11 @@ async fn a_server_that_forgot_everything_is_put_to_use_again() {
         let in_hand = must_fetch(&queue).await;
         server.wipe().await.unwrap();
         until(async || queue.ping().await.ok()).await;
-        assert_eq!(must_publish(&queue, message).await, Published::Queued, "nobody knows of it any more");
+        assert_eq!(
+            must_publish(&queue, message).await,
+            Published::Queued,
+            "the wiped server has no earlier message"
+        );
         let again = must_fetch(&queue).await;
         assert_eq!(again.deliveries(), 1);
         // The reply to the old delivery may fail, but does not hang.
@@ -116,7 +120,7 @@ async fn a_fetch_that_waits_survives_a_wiped_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
+async fn a_removed_stream_or_consumer_is_recreated() {
     let server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     let (js, messages) = (js(&server).await, messages(2));
@@ -133,7 +137,7 @@ async fn a_stream_and_a_consumer_that_somebody_removed_are_made_again() {
     must_fetch(&queue).await.ack().await.unwrap();
 }
 
-/// From now on the consumer delivers each message only once.
+/// Reconfigures the consumer so that it delivers each message only once.
 async fn deliver_once(js: &jetstream::Context) {
     let stream = js.get_stream(STREAM).await.unwrap();
     let consumer: jetstream::consumer::PullConsumer = stream.get_consumer("work").await.unwrap();
@@ -151,9 +155,9 @@ async fn deliver_once(js: &jetstream::Context) {
     stream.create_consumer(config).await.unwrap();
 }
 
-/// The state after a crash where the server knows messages as delivered, but not that they must be redelivered.
+/// Simulates a crash after which the server knows that messages were delivered, but not that it must redeliver them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
+async fn a_consumer_that_lost_track_of_messages_is_recreated() {
     let server = Nats::start().await.unwrap();
     let wedged_after = Duration::from_secs(1);
     let options =
@@ -170,9 +174,9 @@ async fn a_consumer_that_lost_track_of_its_messages_is_made_anew() {
     again.ack().await.unwrap();
 }
 
-/// The same with further messages that the consumer knows: it is never idle, but lost messages take half of the lane.
+/// The consumer also knows other messages, so it is never idle, but lost messages take up half of the lane.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others() {
+async fn messages_lost_by_a_busy_consumer_free_their_capacity() {
     let server = Nats::start().await.unwrap();
     let options = QueueOptions {
         lane_messages_max: 10,
@@ -189,7 +193,7 @@ async fn messages_that_a_consumer_lost_track_of_do_not_take_the_room_of_others()
     }
     drop(queue.fetch(&LANE, 5, INSTANT).await.unwrap());
     TestClock::new().sleep(Duration::from_millis(600)).await;
-    // The server notices that it may not redeliver them when more messages are requested.
+    // With the next request for messages, the server notices that it may not redeliver them.
     must_fetch(&queue).await.ack().await.unwrap();
     // Dispatchers ask for the capacity repeatedly.
     let stream = js.get_stream(STREAM).await.unwrap();
@@ -215,7 +219,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A lane of four messages, which are acked, after a crash of its server that lost the latest changes of the messages' files but not
+/// A lane of four acked messages after a crash of its server. The server lost the latest changes to the message files, but not
 /// the acks.
 struct Crashed {
     _server: Nats,
@@ -227,9 +231,9 @@ const ACKED: u16 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
-    /// That the messages were removed.
+    /// The removal of the messages.
     Removals,
-    /// That there were any messages.
+    /// The messages.
     Messages,
 }
 
@@ -251,7 +255,7 @@ async fn after_a_crash(lost: Lost) -> Crashed {
     for delivery in delivered {
         delivery.ack().await.unwrap();
     }
-    // A file that is written now says what time it is.
+    // A new file shows the file system's current time.
     let acked_at = tempfile::tempfile().unwrap().metadata().unwrap().modified().unwrap();
     let consumer = folder.join("obs/work/o.dat");
     until(async || (std::fs::metadata(&consumer).ok()?.modified().ok()? > acked_at).then_some(())).await;
@@ -265,9 +269,9 @@ async fn after_a_crash(lost: Lost) -> Crashed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
+async fn acked_messages_restored_by_a_crash_leave_the_lane() {
     let Crashed { _server, queue, messages } = after_a_crash(Lost::Removals).await;
-    // A repetition finds in the store that the work is done, and acks again.
+    // A repeated delivery finds in the store that the work is done, and is acked again.
     for _ in 0..ACKED {
         must_fetch(&queue).await.ack().await.unwrap();
     }
@@ -275,17 +279,17 @@ async fn acked_messages_that_are_back_after_a_crash_leave_the_lane() {
     assert_eq!(must_fetch(&queue).await.message(), &messages[usize::from(ACKED)]);
 }
 
-/// The server numbers new messages from 1, and its consumer has had those numbers.
+/// The server numbers new messages from 1, and its consumer has already seen those numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_begins_again_after_a_crash_delivers_new_messages() {
+async fn a_stream_emptied_by_a_crash_delivers_new_messages() {
     let Crashed { _server, queue, messages } = after_a_crash(Lost::Messages).await;
     assert_eq!(must_publish(&queue, messages[0]).await, Published::Queued);
     assert_eq!(must_fetch(&queue).await.message(), &messages[0]);
 }
 
-/// The work was done; a repetition finds that in the store.
+/// That is safe: the work is done, and a repeated delivery finds that in the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_zombies_late_ack_removes_the_message_and_hurts_nobody() {
+async fn a_late_ack_removes_a_message_that_was_redelivered() {
     let server = Nats::start().await.unwrap();
     let options = QueueOptions { ack_wait: Duration::from_millis(500), ..QueueOptions::default() };
     let (zombies, others) = (a_queue(&server, options.clone()).await, a_queue(&server, options).await);
@@ -301,7 +305,7 @@ async fn a_zombies_late_ack_removes_the_message_and_hurts_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_that_is_given_up_with_a_message_under_way_gives_it_back() {
+async fn an_abandoned_fetch_puts_back_a_message_in_flight() {
     let server = Nats::start().await.unwrap();
     let options = QueueOptions { ack_wait: Duration::from_mins(10), ..QueueOptions::default() };
     let queue = a_queue(&server, options).await;
@@ -320,7 +324,7 @@ async fn a_fetch_that_is_given_up_with_a_message_under_way_gives_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_ends_within_its_time_while_the_server_is_away() {
+async fn every_call_times_out_while_the_server_is_unreachable() {
     let mut server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     let messages = messages(4);
@@ -368,7 +372,7 @@ async fn a_process_may_start_before_its_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_with_other_options_change_the_stream_and_keep_its_messages() {
+async fn a_process_with_new_options_updates_the_stream_in_place() {
     let server = Nats::start().await.unwrap();
     let before = a_queue(&server, QueueOptions::default()).await;
     before.publish(&LANE, messages(1)[0]).await.unwrap();
@@ -382,7 +386,7 @@ async fn processes_with_other_options_change_the_stream_and_keep_its_messages() 
 
 /// During a rollout, processes with the old and the new options share a stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_connects_again_leaves_the_stream_to_the_newest_options() {
+async fn a_reconnect_does_not_restore_old_stream_options() {
     let mut server = Nats::start().await.unwrap();
     let before = a_queue(&server, QueueOptions::default()).await;
     must_publish(&before, messages(1)[0]).await;
@@ -398,7 +402,7 @@ async fn a_process_that_connects_again_leaves_the_stream_to_the_newest_options()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_moves_from_the_disk_to_memory_and_back() {
+async fn a_lanes_storage_can_change_to_memory_and_back() {
     let server = Nats::start().await.unwrap();
     for (storage, kept) in [
         (Storage::File, StorageType::File),
@@ -416,7 +420,7 @@ async fn a_lane_moves_from_the_disk_to_memory_and_back() {
 
 /// A message of a newer process waits for one that can decode it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
+async fn an_undecodable_message_does_not_block_others() {
     let server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     assert!(queue.fetch(&LANE, 1, INSTANT).await.unwrap().is_empty());
@@ -431,7 +435,7 @@ async fn a_message_that_does_not_read_keeps_no_other_from_being_fetched() {
 }
 
 #[tokio::test]
-async fn every_call_ends_within_its_time_while_the_network_swallows_everything() {
+async fn every_call_times_out_while_the_network_drops_all_packets() {
     let server = Nats::start().await.unwrap();
     let wire = Wire::start(server.address()).await.unwrap();
     let options = ConnectionOptions { servers: vec![format!("nats://{}", wire.address())], ..to(&server) };

@@ -43,7 +43,7 @@ async fn answer(connection: &ConnectionOptions) -> Result<(), String> {
             let source = std::error::Error::source(&error).map(ToString::to_string);
             format!("{error}: {}", source.unwrap_or_default())
         });
-        if answer.as_ref().err().is_none_or(|said| said.contains("cannot be reached")) {
+        if answer.as_ref().err().is_none_or(|said| said.contains("is unreachable")) {
             break;
         }
     }
@@ -58,7 +58,7 @@ async fn is_refused(connection: ConnectionOptions, says: &str) {
 }
 
 #[tokio::test]
-async fn who_shows_what_the_server_asks_for_is_let_in_and_others_are_told_why_not() {
+async fn wrong_credentials_are_refused_with_the_option_to_check() {
     let authority = Authority::new().unwrap();
     let key = KeyPair::new_user();
     let users = format!(
@@ -70,22 +70,22 @@ async fn who_shows_what_the_server_asks_for_is_let_in_and_others_are_told_why_no
     assert_eq!(answer(&options(&nats, &authority, right.clone())).await, Ok(()));
     let seed = SignIn::NKey(key.seed().unwrap().into());
     assert_eq!(answer(&options(&nats, &authority, seed)).await, Ok(()));
-    // A server that requires encryption gets it from a client that does not ask for it.
+    // A client without `tls://` encrypts its connection if the server requires it.
     let mut plain = options(&nats, &authority, right.clone());
     plain.servers = vec![nats.url()];
     assert_eq!(answer(&plain).await, Ok(()));
 
     is_refused(options(&nats, &authority, password("podium", "wrong")), "the user, password").await;
-    is_refused(options(&nats, &authority, SignIn::Nobody), "the user, password").await;
+    is_refused(options(&nats, &authority, SignIn::Anonymous), "the user, password").await;
     let other = SignIn::NKey(KeyPair::new_user().seed().unwrap().into());
     is_refused(options(&nats, &authority, other), "the user, password").await;
-    is_refused(options(&nats, &authority, SignIn::NKey(PASSWORD.into())), "the seed is none").await;
+    is_refused(options(&nats, &authority, SignIn::NKey(PASSWORD.into())), "the seed is invalid").await;
     let stranger = Authority::new().unwrap();
     is_refused(options(&nats, &stranger, right.clone()), "`root_certificates`").await;
     let mut elsewhere = options(&nats, &authority, right);
     elsewhere.servers = vec![format!("tls://127.0.0.2:{}", nats.address().port())];
     // The server listens on 127.0.0.1 only, so this one is unreachable.
-    is_refused(elsewhere, "cannot be reached: 127.0.0.2").await;
+    is_refused(elsewhere, "is unreachable: 127.0.0.2").await;
 }
 
 #[tokio::test]
@@ -98,11 +98,11 @@ async fn a_certificate_of_another_host_is_refused() {
         own.key.display()
     );
     let nats = Nats::start_configured(&tls).await.unwrap();
-    is_refused(options(&nats, &authority, SignIn::Nobody), "of another host").await;
+    is_refused(options(&nats, &authority, SignIn::Anonymous), "for another host").await;
 }
 
 #[tokio::test]
-async fn a_token_and_a_clients_certificate_let_in() {
+async fn a_token_and_a_client_certificate_are_accepted() {
     let authority = Authority::new().unwrap();
     let nats =
         start(&authority, "tls { TLS, verify: true }\nauthorization { token: \"correct-horse\" }").await;
@@ -113,7 +113,7 @@ async fn a_token_and_a_clients_certificate_let_in() {
         ..options(&nats, &authority, token.clone())
     };
     assert_eq!(answer(&certified).await, Ok(()));
-    is_refused(options(&nats, &authority, token), "cannot be reached").await;
+    is_refused(options(&nats, &authority, token), "is unreachable").await;
     let wrong = ConnectionOptions { sign_in: SignIn::Token("wrong".into()), ..certified };
     is_refused(wrong, "token").await;
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::servers::{a_queue, to};
 
 #[tokio::test]
-async fn the_servers_version_is_known() {
+async fn the_servers_version_is_reported() {
     let server = Nats::start().await.unwrap();
     let queue = a_queue(&server, QueueOptions::default()).await;
     let live = NatsLive::connect(&to(&server), LiveOptions::default()).await.unwrap();
@@ -36,20 +36,20 @@ async fn pretend(stream: TcpStream, version: &str) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old_is_refused_with_the_version_that_is_needed() {
+async fn an_old_server_is_refused_with_the_required_version() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let options = ConnectionOptions::new(format!("nats://{}", listener.local_addr().unwrap()));
     for old in ["2.9.9", "2.8.4", "old"] {
         let server = async { pretend(listener.accept().await?.0, old).await };
         let connecting = NatsQueue::connect(&options, QueueOptions::default());
         let refused = tokio::select! {
-            connected = connecting => connected.err().expect("it is too old"),
+            connected = connecting => connected.err().expect("the server is too old"),
             ended = server => panic!("{ended:?}"),
         };
         assert!(matches!(&refused, NatsError::TooOld { found } if found == old), "{refused:?}");
         assert_eq!(
             refused.to_string(),
-            format!("the NATS server has version {old}; 2.9.10 or newer is needed")
+            format!("NATS server version {old} is not supported; use 2.9.10 or newer")
         );
     }
 }

@@ -133,10 +133,10 @@ fn mistakes(servers: &Servers, stranger: &Path) -> Vec<(Settings, &'static str)>
         (only("postgres", &at_localhost(database.clone())), "for another host than the one in `postgres`"),
         (only("postgres_password", &wrong), "postgres_password, or the user in `postgres`, is wrong"),
         (only("postgres", &format!("{database}?sslmode=disable")), "sslmode"),
-        (only("nats_root_certificates", &root), "`root_certificates` names who"),
+        (only("nats_root_certificates", &root), "`root_certificates` lacks"),
         (
             only("nats", &at_localhost(format!("tls://podium@{nats}"))),
-            "of another host than the address names",
+            "for another host than the one in the address",
         ),
         (only("nats_password", &wrong), "the user, password, token, nkey or credentials are wrong"),
         (only("redis_root_certificates", &root), "redis_root_certificates must name"),

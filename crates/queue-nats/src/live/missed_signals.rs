@@ -9,22 +9,22 @@ use tokio::time::Instant;
 /// Longest time until a dead connection is detected; messages written in that time are lost.
 const UNSURE_FOR: Duration = Duration::from_secs(20);
 
-/// Runs whose watchers may have missed signals. Bounded: beyond it the oldest runs are forgotten.
+/// Runs whose watchers may have missed signals. Beyond its bound, it drops the oldest runs.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct MissedSignals {
     runs_max: usize,
     /// Runs with signals in the current period, and in the previous one.
     current: HashSet<RunId>,
     before: HashSet<RunId>,
     since: Instant,
     /// Runs with signals that were certainly dropped.
-    owed: HashSet<RunId>,
+    due: HashSet<RunId>,
 }
 
-impl Told {
+impl MissedSignals {
     pub(super) fn new(runs_max: usize) -> Self {
-        let (current, before, owed) = (HashSet::new(), HashSet::new(), HashSet::new());
-        Self { runs_max, current, before, since: Instant::now(), owed }
+        let (current, before, due) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { runs_max, current, before, since: Instant::now(), due }
     }
 
     /// Records a written signal.
@@ -38,18 +38,18 @@ impl Told {
 
     /// Records a dropped signal. False if that is already recorded, or the bound is reached.
     pub(super) fn dropped(&mut self, run: RunId) -> bool {
-        self.owed.len() < self.runs_max && self.owed.insert(run)
+        self.due.len() < self.runs_max && self.due.insert(run)
     }
 
     /// Records the loss of the connection: recent signals may not have arrived.
     pub(super) fn lost(&mut self) {
         let unsure = self.current.drain().chain(self.before.drain());
-        self.owed.extend(unsure.take(self.runs_max));
+        self.due.extend(unsure.take(self.runs_max));
     }
 
     /// Takes the runs whose watchers must be notified of missed signals.
-    pub(super) fn take_owed(&mut self) -> Vec<RunId> {
-        self.owed.drain().collect()
+    pub(super) fn take_due(&mut self) -> Vec<RunId> {
+        self.due.drain().collect()
     }
 }
 
@@ -62,32 +62,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_sent_just_before_a_loss_is_owed() {
-        let (ids, mut told) = (SeededIds::new(1), Told::new(100));
+        let (ids, mut missed) = (SeededIds::new(1), MissedSignals::new(100));
         let [old, late, last] = [(); 3].map(|()| ids.run_id(TestClock::START));
-        told.sent(old);
+        missed.sent(old);
         for run in [late, last] {
             tokio::time::advance(2 * UNSURE_FOR).await;
-            told.sent(run);
+            missed.sent(run);
         }
-        assert!(told.take_owed().is_empty());
-        told.lost();
-        let owed: HashSet<_> = told.take_owed().into_iter().collect();
-        assert_eq!(owed, HashSet::from([late, last]));
-        told.lost();
-        assert!(told.take_owed().is_empty());
+        assert!(missed.take_due().is_empty());
+        missed.lost();
+        let due: HashSet<_> = missed.take_due().into_iter().collect();
+        assert_eq!(due, HashSet::from([late, last]));
+        missed.lost();
+        assert!(missed.take_due().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_runs_take_no_more_room_than_they_may() {
-        let (ids, mut told) = (SeededIds::new(1), Told::new(10));
+    async fn the_number_of_tracked_runs_is_bounded() {
+        let (ids, mut missed) = (SeededIds::new(1), MissedSignals::new(10));
         for _ in 0..1000 {
             let run = ids.run_id(TestClock::START);
-            told.sent(run);
-            told.dropped(run);
+            missed.sent(run);
+            missed.dropped(run);
         }
-        assert_eq!(told.owed.len(), 10);
-        assert!(told.current.len() + told.before.len() <= 20);
-        told.lost();
-        assert!(told.take_owed().len() <= 20);
+        assert_eq!(missed.due.len(), 10);
+        assert!(missed.current.len() + missed.before.len() <= 20);
+        missed.lost();
+        assert!(missed.take_due().len() <= 20);
     }
 }
