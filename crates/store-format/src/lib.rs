@@ -1,5 +1,5 @@
-//! What the SQL stores have in common: the stored form of runs (events as versioned JSON, numbers as signed 64-bit columns), and
-//! the check of a database's [`schema`]. Invalid data is reported with its run and position.
+//! Code that the SQL stores share: the stored format of runs (events as versioned JSON, numbers as signed 64-bit columns), and the
+//! check of a database's [`schema`]. Errors about invalid data name the run and the position.
 #![deny(missing_docs)]
 
 pub mod schema;
@@ -13,18 +13,18 @@ use podium_ports::store::{Commit, StoreError};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 
-/// The version of the events' JSON form that this version writes.
+/// The version of the events' JSON format that this version writes.
 pub const FORMAT: i16 = 1;
 
-/// Why stored data of a run, or data to be stored, is invalid.
+/// Stored data of a run, or data to be stored, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// An event has a form that this version does not know.
+    /// An event has a format that this version does not know.
     #[error("event {sequence} is in format {format}, this version reads format {FORMAT}")]
     Format {
         /// The event's number.
         sequence: i64,
-        /// The form of the event.
+        /// The format of the event.
         format: i64,
     },
     /// An event's JSON cannot be decoded.
@@ -36,13 +36,13 @@ pub enum Damage {
         #[source]
         source: serde_json::Error,
     },
-    /// A row contains other events than its first and last number say.
+    /// The events in a row do not match the row's first and last number.
     #[error("event {sequence} is missing or out of order")]
     Misplaced {
         /// The first event that is missing or out of order.
         sequence: i64,
     },
-    /// Events are missing at the end, or there are more than the run's version.
+    /// The last event does not have the number of the run's version.
     #[error("the run has version {version}, its last event is {last}")]
     Version {
         /// The version in the run's row.
@@ -67,7 +67,7 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// Wraps it in the port's error.
+    /// Wraps the damage in the port's error.
     pub fn of(self, run: RunId) -> StoreError {
         StoreError::Inconsistent { run, source: Box::new(self) }
     }
@@ -88,7 +88,7 @@ pub fn time(value: i64) -> Timestamp {
     Timestamp::from_unix_ms(unsigned(value))
 }
 
-/// Parses the form that [`TaskRef`] displays.
+/// Parses the text that [`TaskRef`] displays.
 pub fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     let number = |text: &str| text.parse::<u16>().ok();
     let parsed = match text.split('.').collect::<Vec<_>>().as_slice() {
@@ -101,7 +101,8 @@ pub fn task(run: RunId, text: &str) -> Result<TaskRef, StoreError> {
     parsed.ok_or_else(|| Damage::Column { column: "tasks.task", value: text.to_owned() }.of(run))
 }
 
-/// The version that a commit follows. Fails if its events do not lead from there to its run without a gap.
+/// The run's version before a commit. Fails if the numbers of the commit's events have a gap, or do not end at the version after
+/// it.
 pub fn version_before(commit: &Commit) -> Result<u64, StoreError> {
     let run = &commit.after;
     let gap = || Damage::Gap { version: run.version() }.of(run.id());
@@ -110,14 +111,14 @@ pub fn version_before(commit: &Commit) -> Result<u64, StoreError> {
     if commit.events.is_empty() || !in_order { Err(gap()) } else { Ok(before) }
 }
 
-/// An event in the form of [`FORMAT`], ready to insert.
+/// An event in [`FORMAT`], ready to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventToStore {
     /// Its number in the run.
     pub sequence: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Its name; people read it, the code does not.
+    /// Its name, for people; the code does not read it.
     pub kind: &'static str,
     /// The event as JSON. A NUL in it is escaped, so it is text to every database.
     pub data: String,
@@ -133,14 +134,14 @@ impl EventToStore {
     }
 }
 
-/// The events of a commit in the form of [`FORMAT`], ready to insert as one row.
+/// The events of a commit in [`FORMAT`], ready to insert as one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventsToStore {
     /// The number of the first event in the run.
     pub first_sequence: i64,
     /// The number of the last event.
     pub last_sequence: i64,
-    /// The events' names; people read them, the code does not.
+    /// The events' names, for people; the code does not read them.
     pub kinds: String,
     /// A JSON array of the events, each with its number and its time. A NUL in it is escaped, so it is text to every database.
     pub data: String,
@@ -165,7 +166,7 @@ pub struct StoredEvent<'r> {
     pub sequence: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// The version of the form of `data`.
+    /// The version of the format of `data`.
     pub format: i64,
     /// The event as JSON.
     pub data: &'r str,
@@ -189,14 +190,14 @@ pub struct StoredEvents<'r> {
     pub first_sequence: i64,
     /// The number of the last event.
     pub last_sequence: i64,
-    /// The version of the form of `data`.
+    /// The version of the format of `data`.
     pub format: i64,
     /// A JSON array of the events, each with its number and its time.
     pub data: &'r str,
 }
 
 impl StoredEvents<'_> {
-    /// Decodes the events of `run` and appends them to `events`. After an error, `events` has those before the invalid one.
+    /// Decodes the events of `run` and appends them to `events`. After an error, `events` contains those before the invalid one.
     pub fn read(self, run: RunId, events: &mut Vec<SequencedEvent>) -> Result<(), StoreError> {
         let Self { first_sequence, last_sequence, format, data } = self;
         check_format(run, first_sequence, format)?;

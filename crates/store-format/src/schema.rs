@@ -1,4 +1,4 @@
-//! Whether this version can work with the tables of a database: which migrations were applied, and which this version has.
+//! Decides whether this version can work with a database: compares the applied migrations with those of this version.
 //!
 //! A migration only adds, so processes of the previous version keep working on newer tables. Each database stores its floor: the
 //! number of the oldest migration that a process must know. A process that knows it also works with all newer migrations.
@@ -23,12 +23,12 @@ pub struct Schema {
     pub floor: Option<i64>,
 }
 
-/// Why this version can neither work with a database nor migrate it.
+/// This version can neither work with a database nor migrate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableSchema {
     /// A newer version changed the tables in a way that this one cannot work with.
     #[error(
-        "a newer version has migrated it: it needs a version that knows migration {floor}, and this one knows {newest}; start that version, or restore a backup"
+        "a newer version has migrated it: it requires migration {floor}, and the newest migration of this version is {newest}; start the newer version, or restore a backup"
     )]
     TooNew {
         /// The floor of the database.
@@ -36,9 +36,9 @@ pub enum UnusableSchema {
         /// The newest migration of this version.
         newest: i64,
     },
-    /// An applied migration has another text than the one of this version.
+    /// The text of an applied migration differs from this version's text.
     #[error(
-        "its migration {version} is not the one that this version has: a development version created it; create a new database"
+        "its migration {version} differs from this version's: a development version created it; create a new database"
     )]
     Changed {
         /// The number of the migration.
@@ -97,13 +97,13 @@ mod tests {
     fn unapplied_migrations_are_pending() {
         let pending = |applied: &[i64]| schema(applied, None).pending(&known()).unwrap().0;
         assert_eq!(pending(&[]), [1, 2, 3]);
-        // Two development versions may have added one each.
+        // Two development versions may each have added one.
         assert_eq!(pending(&[1, 3]), [2]);
         assert_eq!(pending(&[1, 2, 3]), [0; 0]);
     }
 
     #[test]
-    fn newer_migrations_are_ignored_down_to_the_floor() {
+    fn newer_migrations_are_ignored_unless_the_floor_requires_them() {
         for floor in [None, Some(1), Some(3)] {
             assert_eq!(
                 schema(&[1, 2, 3, 4], floor).pending(&known()),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_that_was_changed_is_named() {
+    fn a_changed_migration_is_reported() {
         let mut schema = schema(&[1, 2, 3], None);
         schema.applied[1].1 = vec![9];
         assert_eq!(schema.pending(&known()), Err(UnusableSchema::Changed { version: 2 }));

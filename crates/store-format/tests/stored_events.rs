@@ -119,7 +119,7 @@ fn a_stored_run_keeps_its_meaning() {
     }
 }
 
-/// What a run amounts to, in words that do not depend on the types of this version.
+/// The outcome of a run, in words that do not depend on the types of this version.
 fn outcome(run: &Run) -> Value {
     let state = match run.state() {
         RunState::Succeeded { round, step } => format!("succeeded by step {round}.{}", step.get()),

@@ -131,7 +131,7 @@ async fn a_process_works_with_a_newer_database_down_to_its_floor() {
     let refused = Store::open(&address, Options::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Unusable { .. }), "{refused:?}");
     let why = std::error::Error::source(&refused).unwrap().to_string();
-    assert!(why.contains("knows migration 9999"), "{why}");
+    assert!(why.contains("requires migration 9999"), "{why}");
 }
 
 #[tokio::test]
