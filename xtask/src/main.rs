@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of this repository that neither the compiler nor clippy knows.
+//! `cargo xtask tidy` checks the rules of this repository that neither the compiler nor clippy knows.
 //!
 //! It reads the tree and writes nothing.
 //! Exit code 0: no rule is broken; 1: the broken rules are listed; 2: the tree could not be read.

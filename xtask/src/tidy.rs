@@ -1,6 +1,6 @@
-//! The rules, one module each, and the report that they fill.
+//! The rules, one module each, and their report.
 //!
-//! A rule is a pure function from the tree to what breaks it; it never stops at the first finding.
+//! A rule is a pure function from the tree to findings; it never stops at the first finding.
 
 mod code_map;
 mod decisions;
@@ -23,20 +23,20 @@ use std::fmt;
 use crate::tree::Tree;
 use workspace::Workspace;
 
-/// How much a finding weighs.
+/// Whether a finding fails the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
-    /// Worth a look; the check still passes.
+    /// The check passes.
     Note,
-    /// The rule is broken; the check fails.
+    /// The check fails.
     Broken,
 }
 
-/// One place where a rule is broken, or nearly.
+/// A place that breaks a rule, or is close to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
-    /// Counted from one; zero when the finding is about the whole file.
+    /// Counted from one; zero if the finding is about the whole file.
     line: usize,
     rule: &'static str,
     weight: Weight,
@@ -68,7 +68,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings of all rules, in the order of the paths.
+/// The findings of all rules, sorted by path.
 #[derive(Debug)]
 pub(crate) struct Report {
     findings: Vec<Finding>,
@@ -76,7 +76,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// No rule is broken; there may be notes.
+    /// Whether no rule is broken; notes are allowed.
     pub(crate) fn is_clean(&self) -> bool {
         self.broken() == 0
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Holds every rule against the tree.
+/// Checks all rules.
 pub(crate) fn check(tree: &Tree) -> Report {
     let mut findings = Vec::new();
     match Workspace::parse(tree) {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_names_file_line_and_rule() {
+    fn a_finding_displays_its_file_line_and_rule() {
         let finding = Finding::broken("file-length", "a/b.rs", "1200 lines").at_line(7);
         assert_eq!(finding.to_string(), "a/b.rs:7: [file-length] 1200 lines");
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_alone_leave_a_report_clean() {
+    fn a_report_with_only_notes_is_clean() {
         let note = Finding::note("file-length", "a.rs", "700 lines");
         let broken = Finding::broken("file-length", "b.rs", "1200 lines");
         assert!(Report { findings: vec![note.clone()], files: 1 }.is_clean());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn this_repository_keeps_its_own_rules() {
+    fn this_repository_follows_its_rules() {
         let root = crate::tree::repository_root().unwrap();
         let report = check(&Tree::read(&root).unwrap());
         assert!(report.is_clean(), "{report}");

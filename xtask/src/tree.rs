@@ -1,6 +1,6 @@
-//! The repository's files as one value in memory, so that every rule is a pure function over it.
+//! The repository's files in memory, so that every rule is a pure function.
 //!
-//! Only what git tracks, or would track, is in it: build output and virtual environments are not.
+//! The tree contains the files that git tracks or would track, so neither build output nor virtual environments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-/// Files above this size are data, not text: the tree knows that they exist and not what they say.
+/// Larger files count as data: the tree contains only their paths.
 const TEXT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// The folder above the manifest that cargo runs us from.
-///
-/// Asked for when running and not when compiling: checkouts that share a target folder may share this binary.
+/// The folder above the manifest of this package. It is read when running and not when compiling, because checkouts with a common
+/// target folder may share this binary.
 pub(crate) fn repository_root() -> anyhow::Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run it through cargo: `cargo xtask`")?;
     let root = Path::new(&manifest).parent().context("the manifest's folder has no parent")?;
@@ -23,7 +22,7 @@ pub(crate) fn repository_root() -> anyhow::Result<PathBuf> {
 /// The files of a repository by their path from its root, with `/` between the parts.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// `None`: there is such a file, and it is not text.
+    /// The text of each file; `None` if it is not text.
     files: BTreeMap<String, Option<String>>,
 }
 
@@ -31,7 +30,7 @@ impl Tree {
     /// Reads every file under `root` that git tracks or would track.
     pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
         let listed = Command::new("git")
-            // A clone that belongs to another user is fine to read.
+            // The clone may belong to another user.
             .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
             .output()
@@ -45,7 +44,7 @@ impl Tree {
         let mut files = BTreeMap::new();
         for name in names.split('\0').filter(|name| !name.is_empty()) {
             let path = root.join(name);
-            // Listed but absent: deleted and not yet committed. A link's target is judged where it lives.
+            // A listed file may be deleted and not yet committed. The target of a symbolic link has its own entry.
             let Ok(metadata) = path.symlink_metadata() else {
                 continue;
             };
@@ -63,12 +62,12 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// The text of one file; `None` when there is no such file or it is not text.
+    /// The text of one file; `None` if it does not exist or is not text.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path)?.as_deref()
     }
 
-    /// Is there a file, or a folder with at least one file in it, at `path`?
+    /// Whether `path` is a file, or a folder with at least one file.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_exists_when_a_file_is_in_it_and_not_when_a_name_only_begins_like_it() {
+    fn a_folder_exists_if_it_has_a_file() {
         let tree = Tree::of([("docs/adr/0001-a.md", ""), ("docs-old/b.md", "")]);
         assert!(tree.exists("docs"));
         assert!(tree.exists("docs/adr/"));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_a_repository_leaves_out_what_git_ignores() {
+    fn reading_a_repository_skips_ignored_files() {
         let folder = tempfile::tempdir().unwrap();
         let git = |args: &[&str]| {
             let status = Command::new("git").args(args).current_dir(folder.path()).status().unwrap();

@@ -1,6 +1,6 @@
-//! The code map of ARCHITECTURE.md: every crate and top folder is on it, and everything on it exists.
+//! Checks the code map of ARCHITECTURE.md: it lists every crate and top folder, and every listed path exists.
 //!
-//! A line of the map is a list item that opens with one path in backticks: "- `crates/domain`: what it is".
+//! An entry is a list item that begins with a path in backticks: "- `crates/domain`: its purpose".
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(super) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
         }
     }
     let members: BTreeSet<_> = workspace.members.keys().map(String::as_str).collect();
-    // A top folder whose crates have a line each needs none of its own.
+    // A top folder needs no entry if each of its crates has one.
     let tops = top_folders(tree);
     let tops = tops.iter().filter(|top| !mapped.iter().any(|path| path.split('/').next() == Some(top)));
     for folder in members.iter().filter(|folder| !mapped.contains(*folder)).chain(tops) {
@@ -39,7 +39,7 @@ pub(super) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// The folders at the root, but for the hidden ones.
+/// The folders at the root, except hidden ones.
 fn top_folders(tree: &Tree) -> BTreeSet<&str> {
     let folders = tree.paths().filter_map(|path| path.split_once('/')).map(|(folder, _)| folder);
     folders.filter(|folder| !folder.starts_with('.')).collect()
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_crate_and_a_stale_line_are_named() {
+    fn a_missing_crate_and_a_stale_entry_are_reported() {
         let page = "# A\n## Code map\n- `crates/a`: one.\n- `crates/c`: gone.\n";
         assert_eq!(
             findings(page),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_top_folder_without_a_line_is_named_and_a_hidden_one_is_not() {
+    fn a_top_folder_without_an_entry_is_reported_unless_hidden() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = []\n"),
             (".ci/run", ""),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_the_heading_maps_nothing() {
+    fn a_page_without_the_heading_has_no_entries() {
         assert_eq!(
             findings("# A\n- `crates/a`: one.\n- `crates/b`: two.\n"),
             [

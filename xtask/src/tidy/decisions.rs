@@ -1,4 +1,4 @@
-//! Decision records: each with a number of its own, titled by their decision, with a status, a date and a row in the index.
+//! Checks decision records: each has a unique number, a title that states the decision, a status, a date and a row in the index.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -6,7 +6,7 @@ use crate::tree::Tree;
 const RULE: &str = "decision-record";
 const INDEX: &str = "docs/adr/README.md";
 
-/// Openings of a title that names a topic or a clause and no decision.
+/// First words of titles that do not state a decision.
 const NO_DECISION: &[&str] = &["How", "On", "What", "When", "Where", "Who", "Whoever", "Why"];
 
 /// The states of a record.
@@ -15,7 +15,7 @@ const STATES: &[&str] = &["accepted", "proposed", "rejected", "superseded"];
 /// Sections of every record.
 const SECTIONS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 
-/// Checks `docs/adr/NNNN-what-was-decided.md`. A gap is a number that was reserved and not needed.
+/// Checks `docs/adr/NNNN-what-was-decided.md`. Gaps in the numbers are allowed: a number may be reserved and not used.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let index = tree.text(INDEX).unwrap_or_default();
@@ -90,7 +90,7 @@ fn is_date(word: &str) -> bool {
     parts == [4, 2, 2]
 }
 
-/// What is wrong with the record's row in the index.
+/// The problem of the record's row in the index, if it has one.
 fn row(index: &str, number: u32, file: &str, title: &str, status: &str) -> Option<String> {
     let Some(row) = index.lines().find(|line| line.starts_with(&format!("| [{number:04}]({file}) |"))) else {
         return Some(format!("it has no row that begins with `| [{number:04}]({file}) |`"));

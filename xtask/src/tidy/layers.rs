@@ -1,6 +1,6 @@
-//! The layer rule: which crate of ours may depend on which.
+//! Checks the layers: which crate of the workspace may depend on which.
 //!
-//! The table below is the rule; an edge that is not in it is a design decision, taken in ARCHITECTURE.md first.
+//! The table below is the rule. A new edge is a design decision: change ARCHITECTURE.md first.
 
 use super::Finding;
 use super::workspace::{Dependency, Workspace};
@@ -22,7 +22,7 @@ const SQL_STORE: &[&str] = &["podium-domain", "podium-ports", "podium-store-form
 
 const TESTKIT: &[&str] = &["podium-testkit"];
 
-/// For adapters and programs that meet real servers, which their tests start.
+/// Test dependencies of adapters and programs whose tests start real servers.
 const SERVERS: &[&str] = &["podium-harness", "podium-testkit"];
 
 const LAYERS: &[Layer] = &[
@@ -31,8 +31,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-engine",
         uses: DOMAIN_AND_PORTS,
-        // The engine's own tests run it over the two embedded adapters: they are what it will meet. What only many writers can show,
-        // such as budgets under conflicts, runs over Postgres.
+        // The engine's tests use the two embedded adapters. Tests that need concurrent writers, such as conflicts of budgets, use
+        // Postgres.
         tests_use: &[
             "podium-harness",
             "podium-memory",
@@ -85,7 +85,7 @@ const LAYERS: &[Layer] = &[
             "podium-ports",
             "podium-vendor-sim",
         ],
-        // Budgets are set, and looked at, where operators do it.
+        // Tests set and read budgets with the operators' command.
         tests_use: &["podium-api", "podium-domain", "podium-store-postgres"],
     },
     Layer {
@@ -144,7 +144,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-conductor",
         uses: &["podium-bundle", "podium-domain", "podium-ports"],
-        // A model that plans is held to the limits that it will meet.
+        // Tests check a planning model with the real limiter.
         tests_use: &["podium-testkit", "podium-memory"],
     },
     Layer {
@@ -160,7 +160,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-server",
         uses: &["podium-api", "podium-domain", "podium-engine", "podium-ports"],
-        // The servers are tried over sockets, with an engine behind them.
+        // Tests call the servers over sockets, with an engine behind them.
         tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
     },
     Layer { package: "podium-setup", uses: DOMAIN_AND_PORTS, tests_use: &[] },
@@ -247,7 +247,7 @@ const LAYERS: &[Layer] = &[
             "podium-vendor-sim",
             "podium-vendors",
         ],
-        // One test prints the settings of all programs.
+        // A test prints the settings of all programs.
         tests_use: &[
             "podium-executor",
             "podium-gateway",
@@ -259,7 +259,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "podium-vendor-sim",
         uses: &["podium-demo-workers"],
-        // Its formats are tried with our own adapters, too, and its faults with an engine and a conductor on top of them.
+        // Tests call it through the vendor adapters, and check its faults with an engine and a conductor.
         tests_use: &[
             "podium-conductor",
             "podium-domain",
@@ -274,7 +274,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "xtask", uses: &[], tests_use: &[] },
 ];
 
-/// Every crate stands in the table, every line of the table is a crate, and no edge is outside it.
+/// Checks that the table lists exactly the crates of the workspace and contains each of their edges.
 pub(super) fn check(workspace: &Workspace) -> Vec<Finding> {
     check_against(LAYERS, workspace)
 }
@@ -337,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn edges_in_the_table_and_crates_of_others_pass() {
+    fn edges_in_the_table_and_to_external_crates_pass() {
         let upper =
             "[dependencies]\nlower.workspace = true\nserde = '1'\n[dev-dependencies]\nkit.workspace = true\n";
         assert_eq!(messages(upper, ""), Vec::<String>::new());
     }
 
     #[test]
-    fn an_edge_upwards_is_named() {
+    fn an_edge_to_an_upper_layer_is_reported() {
         assert_eq!(
             messages("", "[dependencies]\nupper.workspace = true\n"),
             ["lower/Cargo.toml: [layers] `lower` may not depend on `upper`"]
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_for_tests_only_is_refused_in_the_code() {
+    fn a_test_edge_is_refused_in_the_code() {
         assert_eq!(
             messages("[dependencies]\nkit.workspace = true\n", ""),
             ["upper/Cargo.toml: [layers] `upper` may not depend on `kit`"]
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_line_and_a_line_without_a_crate_are_named() {
+    fn a_missing_and_a_stale_entry_are_reported() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = ['new']\n"),
             ("new/Cargo.toml", "[package]\nname = 'new'\n"),

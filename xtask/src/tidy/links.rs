@@ -1,6 +1,4 @@
-//! Links from a page to another file of the repository lead somewhere.
-//!
-//! Links to the network are not followed.
+//! Checks that links from a page to another file of the repository have a target. Links to the network are not checked.
 
 use super::Finding;
 use crate::tree::Tree;
@@ -15,7 +13,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             for target in targets(line) {
                 let Some(file) = local(target) else { continue };
                 if !resolve(path, file).is_some_and(|file| tree.exists(&file)) {
-                    let message = format!("`{target}` leads nowhere");
+                    let message = format!("link target `{target}` does not exist");
                     findings.push(Finding::broken(RULE, path, message).at_line(number));
                 }
             }
@@ -66,7 +64,7 @@ fn local(target: &str) -> Option<&str> {
     (!elsewhere && !file.is_empty()).then_some(file)
 }
 
-/// `file`, written in the page at `page`, as a path from the root; `None` when it leaves the repository.
+/// Resolves `file`, a link in the page at `page`, to a path from the root; `None` if it is outside the repository.
 fn resolve(page: &str, file: &str) -> Option<String> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = if file.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
@@ -102,16 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_named_with_its_line() {
+    fn a_broken_link_is_reported_with_its_line() {
         assert_eq!(
             findings("# A\n[a](glossary.md) [b](../glossary.md)\n"),
-            ["docs/adr/0001-a.md:2: [local-link] `glossary.md` leads nowhere"]
+            ["docs/adr/0001-a.md:2: [local-link] link target `glossary.md` does not exist"]
         );
         assert_eq!(findings("[label]: gone.md\n").len(), 1);
     }
 
     #[test]
-    fn a_link_out_of_the_repository_is_named() {
+    fn a_link_out_of_the_repository_is_reported() {
         assert_eq!(findings("[a](../../../other/x.md)\n").len(), 1);
     }
 }

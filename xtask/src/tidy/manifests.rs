@@ -1,4 +1,4 @@
-//! Rules on the manifests: lints are inherited, clippy has one configuration, plain builds need no C++ tools.
+//! Checks the manifests: crates inherit the lints, clippy has one configuration, plain builds need no C++ tools.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,9 @@ use super::Finding;
 use super::workspace::{Package, Workspace};
 use crate::tree::Tree;
 
-/// Packages of others that compile or link llama.cpp.
+/// External packages that compile or link llama.cpp.
 const LLAMA_CPP: &[&str] = &["llama-cpp-2", "llama-cpp-sys-2"];
 
-/// All rules of this module.
 pub(super) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = lints_are_inherited(workspace);
     findings.extend(clippy_has_one_configuration(tree));
@@ -27,7 +26,7 @@ fn lints_are_inherited(workspace: &Workspace) -> Vec<Finding> {
         .collect()
 }
 
-/// Clippy reads the nearest file and merges nothing: a second one switches every ban of the first off.
+/// Clippy reads only the nearest file, so a second one would switch off every ban of the first.
 fn clippy_has_one_configuration(tree: &Tree) -> Vec<Finding> {
     let others = tree.paths().filter(|path| {
         let name = path.rsplit('/').next();
@@ -51,7 +50,7 @@ fn default_members_need_no_llama_cpp(workspace: &Workspace) -> Vec<Finding> {
         .collect()
 }
 
-/// The folders of the members whose plain build, with default features, compiles llama.cpp.
+/// The folders of the members that compile llama.cpp with their default features.
 fn members_that_link_llama_cpp(workspace: &Workspace) -> BTreeSet<String> {
     let mut linking = BTreeSet::new();
     loop {
@@ -75,7 +74,7 @@ fn links_llama_cpp(package: &Package, workspace: &Workspace, known: &BTreeSet<St
     let all = package.normal.iter().chain(&package.build).chain(&package.dev);
     all.into_iter().any(|dependency| {
         let key = dependency.key.as_str();
-        // `name`, `dep:name` and `name/feature` turn an optional dependency on; `name?/feature` does not.
+        // `name`, `dep:name` and `name/feature` enable an optional dependency; `name?/feature` does not.
         let is_on = !dependency.optional
             || turned_on.iter().any(|on| {
                 on.strip_prefix("dep:").unwrap_or(on) == key
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_member_may_reach_llama_cpp_through_a_feature_that_is_off() {
+    fn a_default_member_may_use_llama_cpp_in_an_optional_feature() {
         let app =
             "[features]\nllama = ['dep:native']\n[dependencies]\nnative = { path = 'x', optional = true }\n";
         assert_eq!(rules(app), Vec::<&str>::new());
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_member_may_not_reach_llama_cpp_by_default() {
+    fn a_default_member_may_not_use_llama_cpp_by_default() {
         assert_eq!(rules("[dependencies]\nnative.workspace = true\n"), ["default-members"]);
         assert_eq!(rules("[dev-dependencies]\nnative.workspace = true\n"), ["default-members"]);
         let on = "[features]\ndefault = ['llama']\nllama = ['dep:native']\n\
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_does_not_inherit_the_lints_is_named() {
+    fn a_crate_that_does_not_inherit_the_lints_is_reported() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = ['app']\n"),
             ("app/Cargo.toml", "[package]\nname = 'app'\n[lints]\nworkspace = false\n"),
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_clippy_configuration_is_named() {
+    fn a_second_clippy_configuration_is_reported() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = []\n"),
             ("clippy.toml", ""),

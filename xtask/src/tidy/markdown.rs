@@ -1,4 +1,4 @@
-//! Rules on pages: one title each, every word of the glossary explained.
+//! Checks pages: each has one title, and the glossary explains the project's words.
 
 use super::Finding;
 use super::links::prose;
@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// The words that have one meaning in this project.
+/// Words with one meaning in this project.
 const WORDS: &[&str] = &[
     "run",
     "round",
@@ -24,7 +24,6 @@ const WORDS: &[&str] = &[
     "lease",
 ];
 
-/// All rules of this module.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts_with(&["md"]) {
@@ -37,7 +36,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Each word has an entry: a list item that opens with the word in bold.
+/// Each word has an entry: a list item that begins with the word in bold.
 fn glossary(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(GLOSSARY).unwrap_or_default();
     let explained = |word: &&&str| text.lines().any(|line| line.starts_with(&format!("- **{word}**: ")));
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_one_title_and_code_does_not_count() {
+    fn a_page_has_one_title_outside_of_code() {
         let pages = [
             ("good.md", "# Good\n\n```sh\n# a comment\n```\n"),
             ("none.md", "Text.\n"),
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_an_entry_is_named() {
+    fn a_word_without_an_entry_is_reported() {
         let complete = full_glossary();
         assert_eq!(check(&Tree::of([(GLOSSARY, &complete)])), []);
         let without = complete.replace("- **lease**: a meaning.\n", "");

@@ -1,5 +1,5 @@
-//! Database migrations are named `NNNN_verb_noun.sql`, numbered without a gap in each folder, and never changed: databases remember
-//! what they applied. The checksums of all of them are in [`SUMS`].
+//! Checks database migrations: they are named `NNNN_verb_noun.sql`, numbered without a gap in each folder, and never changed,
+//! because databases record the applied ones. [`SUMS`] has their checksums.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "migration-name";
 const FROZEN: &str = "migration-frozen";
-/// What `sha256sum migrations/*/*.sql` prints.
+/// The output of `sha256sum migrations/*/*.sql`.
 const SUMS: &str = "migrations/SHA256SUMS";
 
 /// Checks every `.sql` file below a folder called `migrations`.
@@ -34,7 +34,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let last = numbers.entry(folder).or_default();
         let expected = *last + 1;
         if number != expected {
-            findings.push(Finding::broken(RULE, path, format!("the next number here is {expected:04}")));
+            findings.push(Finding::broken(
+                RULE,
+                path,
+                format!("the next number in this folder is {expected:04}"),
+            ));
         }
         *last = number;
         findings.extend(check_sum(tree, path));
@@ -84,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_migration_and_an_unrecorded_one_are_named() {
+    fn a_changed_migration_and_an_unrecorded_one_are_reported() {
         let [first, second] =
             ["migrations/sqlite/0001_create_runs.sql", "migrations/sqlite/0002_add_cost.sql"];
         let sums = format!("{EMPTY}  {first}\n");
@@ -95,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn well_named_migrations_pass_folder_by_folder() {
+    fn each_folder_numbers_its_migrations() {
         let good = [
             "migrations/sqlite/0001_create_runs.sql",
             "migrations/sqlite/0002_add_run_cost.sql",
@@ -106,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_name_and_a_gap_are_named() {
+    fn a_bad_name_and_a_gap_are_reported() {
         assert_eq!(
             named(["migrations/0001_create_runs.sql", "migrations/0003_add_cost.sql", "migrations/init.sql"]),
             [
-                "migrations/0003_add_cost.sql: [migration-name] the next number here is 0002",
+                "migrations/0003_add_cost.sql: [migration-name] the next number in this folder is 0002",
                 "migrations/init.sql: [migration-name] it is not named `NNNN_verb_noun.sql`",
             ]
         );

@@ -1,4 +1,4 @@
-//! File and folder names say what is inside; some names say nothing and are refused.
+//! Refuses names of files and folders that do not describe their content.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "name";
 
-/// Names under which everything and nothing can be kept.
+/// Names that fit any content.
 const SAYS_NOTHING: &[&str] = &["common", "core", "helper", "helpers", "misc", "util", "utils"];
 
 /// Checks each part of each path to a source file.
@@ -20,7 +20,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             end += part.len();
             let (here, stem) = (&path[..end], part.split('.').next().unwrap_or_default());
             if SAYS_NOTHING.contains(&stem) && seen.insert(here) {
-                findings.push(Finding::broken(RULE, here, format!("`{stem}` does not say what is inside")));
+                findings.push(Finding::broken(RULE, here, format!("`{stem}` does not describe its content")));
             }
             end += 1;
         }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_says_nothing_is_refused_once() {
+    fn a_name_that_fits_any_content_is_refused_once() {
         let tree = Tree::of([
             ("crates/common/Cargo.toml", ""),
             ("crates/common/src/lib.rs", "//! A.\n"),

@@ -1,11 +1,11 @@
-//! No function takes a tuple pattern as a parameter: the values need a type with a name, or parameters of their own.
+//! Refuses tuple patterns as parameters of functions: the values need a named type, or separate parameters.
 
 use super::Finding;
 use crate::tree::Tree;
 
 const RULE: &str = "tuple-parameter";
 
-/// Packages with such functions. The list only shrinks: a package without any gets a note.
+/// Packages that still have such functions. Only remove entries: a listed package without any gets a note.
 const NOT_CLEAN: &[&str] = &[
     "crates/conductor/",
     "crates/demo-workers/",
@@ -26,7 +26,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Some(package) if !found.is_empty() => clean.retain(|other| other != package),
             Some(_) => {}
             None => findings.extend(found.into_iter().map(|(name, line)| {
-                let message = format!("`{name}` takes a tuple pattern: name a type, or take the parts");
+                let message =
+                    format!("`{name}` takes a tuple pattern: use a named type, or separate parameters");
                 Finding::broken(RULE, path, message).at_line(line)
             })),
         }
@@ -67,7 +68,7 @@ fn parameters(text: &str) -> Vec<&str> {
                 return found;
             }
             ')' | ']' | '}' => depth -= 1,
-            // The arrow of a function type closes nothing.
+            // The arrow of a function type is not a closing bracket.
             '>' if before != '-' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
                 found.push(&list[start..at]);
@@ -104,11 +105,11 @@ fn after_generics(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Apart from the function, so that this file keeps the rule.
+    /// A constant, so that this file follows the rule.
     const PATTERN: &str = "(x, y): (u8, u8)";
 
     #[test]
-    fn a_tuple_pattern_is_found_wherever_it_stands() {
+    fn a_tuple_pattern_is_found_in_any_position() {
         let text = format!(
             "fn a({PATTERN}) {{}}\nfn b<F: Fn(u8) -> u8>(\n    f: F,\n    {PATTERN},\n) {{}}\n\
              fn c(pair: (u8, u8), f: impl Fn((u8, u8)) -> Vec<u8>, Point {{ x, y }}: Point) {{}}\n\
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_checked_unless_it_is_listed_and_a_clean_one_gets_a_note() {
+    fn a_listed_package_is_not_checked_and_gets_a_note_if_clean() {
         let bad = &*format!("//! A file.\nfn a({PATTERN}) {{}}\n");
         let listed = |at: usize| format!("{}src/a.rs", NOT_CLEAN[at]);
         let (first, second) = (listed(0), listed(1));

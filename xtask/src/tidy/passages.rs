@@ -1,12 +1,12 @@
-//! The texts of a file that people read: a page's paragraphs, a program's comments and string literals.
+//! Extracts the texts that people read: paragraphs of a page, comments and string literals of a program.
 //!
-//! Inline code and the targets of links are blanked out, since they are names and not prose.
+//! Inline code and link targets are replaced by dots, because they are names and not prose.
 
-/// One text with the lines that it stands on.
+/// A text with the numbers of its lines.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Passage {
     pub(super) text: String,
-    /// Where each line begins in `text`, with its number counted from one.
+    /// The offset of each line in `text`, with the line's number counted from one.
     starts: Vec<(usize, usize)>,
 }
 
@@ -19,13 +19,13 @@ impl Passage {
         self.text.push_str(line.trim());
     }
 
-    /// The number of the line that has the byte at `offset`.
+    /// The number of the line with the byte at `offset`.
     pub(super) fn line_at(&self, offset: usize) -> usize {
         self.starts.iter().rev().find(|(start, _)| *start <= offset).map_or(0, |(_, number)| *number)
     }
 }
 
-/// Collects lines into passages: one ends at `end`, or where the next line belongs to something else.
+/// Collects lines into passages, which `end` separates.
 #[derive(Default)]
 struct Collector {
     done: Vec<Passage>,
@@ -76,7 +76,7 @@ pub(super) fn of_markdown(text: &str) -> Vec<Passage> {
     passages.finish()
 }
 
-/// Whether a line opens an item, a quotation, a heading or a table row, and what follows the mark.
+/// Whether a line begins an item, a quotation, a heading or a table row, and the text after the mark.
 fn split_marker(line: &str) -> (bool, &str) {
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = if digits.len() < line.len() { digits.strip_prefix(". ") } else { None };
@@ -88,7 +88,7 @@ fn split_marker(line: &str) -> (bool, &str) {
     }
 }
 
-/// The comments of a file whose comments begin with `mark` and take whole lines.
+/// The comments of a file in which a comment begins with `mark` and takes a whole line.
 pub(super) fn of_line_comments(text: &str, mark: &str) -> Vec<Passage> {
     let mut passages = Collector::default();
     for (index, line) in text.lines().enumerate() {
@@ -131,7 +131,7 @@ pub(super) fn of_rust(text: &str) -> Vec<Passage> {
         } else if next == '\'' {
             rest.character();
         } else if next.is_alphanumeric() || next == '_' {
-            // A word as a whole, so that the `r` at its end opens no raw string.
+            // Skips a whole word, so that the `r` at its end does not begin a raw string.
             rest.until(|c| !(c.is_alphanumeric() || c == '_'));
         } else {
             rest.bump();
@@ -140,7 +140,7 @@ pub(super) fn of_rust(text: &str) -> Vec<Passage> {
     passages.finish()
 }
 
-/// A place in a Rust file.
+/// A position in a Rust file.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         Some(next)
     }
 
-    /// Everything before the first character that `stop` names.
+    /// Takes everything before the first character that `stop` accepts.
     fn until(&mut self, stop: impl Fn(char) -> bool) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(|next| !stop(next)) {
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
         &self.text[start..self.at]
     }
 
-    /// Takes a string literal, raw or not, and gives its line and what is between its quotes.
+    /// Takes a string literal, raw or not. Returns its line and the text between its quotes.
     fn string(&mut self) -> Option<(usize, &'a str)> {
         let rest = &self.text[self.at..];
         let unprefixed = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'));
@@ -224,7 +224,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The text with `code` and `](target)` replaced by as many dots, and without marks of emphasis.
+/// Replaces `code` and `](target)` by dots of the same length, and removes marks of emphasis.
 fn without_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_its_paragraphs_items_and_cells() {
+    fn a_page_has_paragraphs_items_and_cells() {
         let page = "# Title\n\nOne\ntwo `code` end.\n- Item\n  goes on\n1. First\n```\nnot this\n```\n| A | [b](c.md) |\n";
         assert_eq!(
             texts(&of_markdown(page)),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rust_file_is_its_comments_and_strings() {
+    fn a_rust_file_has_comments_and_strings() {
         let file = "//! Module\n//! text.\n\n/// A doc.\nfn a<'a>(b: &'a str) { // short\n    \
                     let c = '\"'; let d = \"a \\\" b\"; let e = r#\"raw \" one\"#; let f = b'\\'';\n}\n";
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_other_files_take_whole_lines() {
+    fn a_comment_of_another_file_takes_a_whole_line() {
         let file = "// One\n// two.\nmessage A {}\n  // - item\n";
         assert_eq!(texts(&of_line_comments(file, "//")), [("One two.", 1), ("- item", 4)]);
     }

@@ -1,17 +1,17 @@
-//! Rules on source files: they are short, and a Rust file opens by saying what it is for.
+//! Checks source files: they are short, and a Rust file begins with a description of its purpose.
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// Above this a file should be split.
+/// A longer file should be split.
 const LINES_WANTED_MAX: usize = 600;
-/// Above this it must be.
+/// A longer file must be split.
 const LINES_MAX: usize = 1000;
 
-/// Folders whose files are not written by hand, or are input to a test.
+/// Folders with generated files, or with input of tests.
 const NOT_OURS_TO_SHAPE: &[&str] = &["generated", "fixtures", "golden", "snapshots"];
 
-/// Both rules, on every hand-written source file.
+/// Checks both rules on every hand-written source file.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts_with(&["rs", "py", "sh", "proto", "sql", "ts"]) {
@@ -29,7 +29,7 @@ fn length(path: &str, text: &str) -> Option<Finding> {
     if lines > LINES_MAX {
         Some(Finding::broken("file-length", path, format!("{lines} lines; the limit is {LINES_MAX}")))
     } else if lines > LINES_WANTED_MAX {
-        let message = format!("{lines} lines; split it by what it is about above {LINES_WANTED_MAX}");
+        let message = format!("{lines} lines; split a file by topic above {LINES_WANTED_MAX}");
         Some(Finding::note("file-length", path, message))
     } else {
         None
@@ -42,7 +42,7 @@ fn opening(path: &str, text: &str) -> Option<Finding> {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("#!["));
     let says_what_for = first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len());
     (is_rust && !says_what_for).then(|| {
-        Finding::broken("file-opening", path, "it does not open with `//!` and what it is for").at_line(1)
+        Finding::broken("file-opening", path, "it does not begin with `//!` and its purpose").at_line(1)
     })
 }
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_noted_and_a_very_long_one_is_broken() {
+    fn a_long_file_gets_a_note_and_a_very_long_one_fails() {
         let tree = Tree::of([
             ("a.rs", &rust_of(600)),
             ("b.rs", &rust_of(601)),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rust_file_opens_with_what_it_is_for() {
+    fn a_rust_file_begins_with_its_purpose() {
         let tree = Tree::of([
             ("good.rs", "//! Its purpose.\n"),
             ("fuzz.rs", "#![no_main]\n//! Its purpose.\n"),

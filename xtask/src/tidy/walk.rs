@@ -1,4 +1,4 @@
-//! The page that walks through the code names functions that are in the files that it links.
+//! Checks the page that walks through the code: each function that it names is in the file that it links.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::tree::Tree;
 
 const RULE: &str = "walk";
 const PAGE: &str = "docs/guide/internals.md";
-/// From the page's folder to the root, as its links begin.
+/// The prefix of the page's links, from its folder to the root.
 const TO_ROOT: &str = "../../";
 
-/// Checks that each `` `name()` `` is a function of the Rust file that is linked next on its line.
+/// Checks that each `` `name()` `` is a function of the Rust file that its line links next.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in tree.text(PAGE).unwrap_or_default().lines().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The functions that a line names, each with the Rust file that is linked after it.
+/// The functions that a line names, each with the Rust file of the next link.
 fn functions(line: &str) -> Vec<(&str, &str)> {
     let spans = line.match_indices("()`").filter_map(|(end, mark)| {
         let name = line[..end].rsplit('`').next()?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_that_its_file_lacks_is_named() {
+    fn a_missing_function_is_reported() {
         let page = "# Internals\n\n`one()` or `two()` in [a.rs](../../a.rs), `three()` in [b.rs](../../b.rs).\n\
                     `any()` without a link, and `four()` in [a page](../pools.md).\n";
         let tree = Tree::of([

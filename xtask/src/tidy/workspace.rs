@@ -1,7 +1,6 @@
-//! The workspace as its manifests state it: members, default members, who depends on whom.
+//! Parses the workspace's manifests: members, default members and dependencies.
 //!
-//! Read from the files themselves and not from `cargo metadata`, so that the rules need no build, no network
-//! and can be tested on a tree of a few lines.
+//! It reads the files instead of `cargo metadata`, so the rules need no build and no network, and tests can use a small tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,40 +11,39 @@ use crate::tree::Tree;
 
 const RULE: &str = "manifest";
 
-/// The parsed manifests.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// Package by folder, for every folder in `members`.
+    /// The package of each folder in `members`.
     pub(super) members: BTreeMap<String, Package>,
     /// Folders in `default-members`.
     pub(super) default_members: BTreeSet<String>,
 }
 
-/// One package's manifest, as far as the rules ask.
+/// The parts of a package's manifest that the rules use.
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) name: String,
     pub(super) normal: Vec<Dependency>,
     pub(super) dev: Vec<Dependency>,
     pub(super) build: Vec<Dependency>,
-    /// Feature by name, and what it turns on.
+    /// The features and dependencies that each feature enables.
     pub(super) features: BTreeMap<String, Vec<String>>,
     /// `[lints] workspace = true`.
     pub(super) inherits_lints: bool,
 }
 
-/// An entry of one of a package's dependency tables.
+/// An entry of a dependency table.
 #[derive(Debug)]
 pub(super) struct Dependency {
-    /// The name that the package uses for it.
+    /// The name in the package's code.
     pub(super) key: String,
-    /// The package that it is.
+    /// The name of the dependency's package.
     pub(super) package: String,
     pub(super) optional: bool,
 }
 
 impl Workspace {
-    /// Reads the root manifest and that of every member.
+    /// Parses the root manifest and those of all members.
     pub(super) fn parse(tree: &Tree) -> Result<Self, Finding> {
         let root = manifest(tree, "Cargo.toml")?;
         let folders = |key: &str| {
@@ -88,8 +86,8 @@ impl Package {
         })
     }
 
-    /// What the package's default features turn on, through other features of its own: feature names and
-    /// references to dependencies, as written.
+    /// Everything that the package's default features enable, directly or through other features: names of features, and
+    /// references to dependencies as written in the manifest.
     pub(super) fn default_features(&self) -> BTreeSet<&str> {
         let mut reached = BTreeSet::new();
         let mut open = vec!["default"];
@@ -109,7 +107,7 @@ fn manifest(tree: &Tree, path: &str) -> Result<Table, Finding> {
     text.parse().map_err(|error: toml::de::Error| Finding::broken(RULE, path, error.message().to_owned()))
 }
 
-/// One kind of dependency table, the plain one and those under `[target.…]` together.
+/// The dependencies of one kind, with those under `[target.…]`.
 fn dependencies(manifest: &Table, kind: &str) -> Vec<Dependency> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let by_target = targets.into_iter().flatten().filter_map(|(_, target)| target.get(kind));
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renamed_and_a_target_dependency_are_seen_under_their_real_names() {
+    fn renamed_and_target_dependencies_have_their_real_names() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = ['a']\ndefault-members = ['a']\n"),
             (
@@ -154,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn default_features_are_followed_through_features_of_the_same_package() {
+    fn default_features_include_those_that_they_enable() {
         let manifest = "[package]\nname = 'a'\n[features]\ndefault = ['x']\nx = ['dep:y']\nz = ['dep:w']\n";
         let package = Package::from_manifest(&manifest.parse().unwrap()).unwrap();
         assert_eq!(package.default_features(), BTreeSet::from(["x", "dep:y"]));
