@@ -1,4 +1,4 @@
-//! Claims: a task is claimed before any work on it, its lease is extended meanwhile, and its result is recorded.
+//! Claims: a process claims a task before any work on it, extends its lease during the work, and records the result.
 
 pub(crate) mod claim;
 pub(crate) mod leases;

@@ -13,7 +13,7 @@ use super::settle::{Settle, TROUBLE_PAUSE};
 use crate::commit::{CommandError, HeldMessage, Order};
 use crate::context::Context;
 
-/// A claim that is about to be committed. It is registered already, so that a run that ends right after the commit finds it.
+/// A claim before its commit. It is already registered, so that a run that ends right after the commit can stop the work.
 pub(crate) struct PendingClaim {
     task: TaskRef,
     claim: Claim,
@@ -22,7 +22,7 @@ pub(crate) struct PendingClaim {
 
 /// A claimed task. The lease of this process is extended until this is dropped.
 pub(crate) struct Claimed {
-    /// The run as the claim's commit left it.
+    /// The run after the claim's commit.
     pub(crate) run: Arc<Run>,
     pub(crate) task: TaskRef,
     pub(crate) claim: ClaimId,
@@ -54,7 +54,7 @@ impl PendingClaim {
         Command::Claim { task: self.task, claim: self.claim.clone() }
     }
 
-    /// The claimed task, if the run says that the claim holds it.
+    /// The claimed task, if the claim holds it in `run`.
     pub(crate) fn granted(self, run: Arc<Run>) -> Option<Claimed> {
         let Self { task, claim: Claim { id, .. }, guard } = self;
         if !run.task(task)?.is_held_by(id) {
@@ -88,7 +88,7 @@ pub(crate) async fn claim_after(
     };
     let send = || context.commands().send_holding(run, order.clone(), Some(message.clone()));
     let outcome = match send().await {
-        // It may have been carried out, and then nobody else gets the task before the lease expires. Repeating a claim is safe.
+        // The claim may be committed; then no other process gets the task before the lease expires. Repeating a claim is safe.
         Err(CommandError::Store(_)) => send().await,
         outcome => outcome,
     };
@@ -109,8 +109,8 @@ pub(crate) async fn claim_after(
     }
 }
 
-/// Releases a claim that may hold its task although nobody works on it. No sweeper does so while this process lives, so it is tried
-/// until the store answers.
+/// Releases a claim that may hold its task although nobody works on it. No sweeper releases it while this process lives, so the
+/// release is tried until the store answers.
 pub(super) fn release_in_background(context: &Context, run: RunId, release: Command) {
     let context = context.clone();
     let tasks = context.background().clone();

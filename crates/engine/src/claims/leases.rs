@@ -1,7 +1,7 @@
 //! The claims that this process holds, and the one lease that they all depend on.
 //!
-//! A process extends its lease only while it holds claims. A claim that stops holding its task is noticed by the stop signals of
-//! other processes. Signals may be lost, so each heartbeat also checks some of the claims in the store.
+//! A process extends its lease only while it holds claims. Stop signals of other processes report claims that no longer hold their
+//! tasks. Signals may be lost, so each heartbeat also checks some of the claims in the store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ use crate::parts::Parts;
 const HEARTBEATS: u32 = 4;
 /// Most claims that are checked in one statement, and by one heartbeat.
 const CHECKED_MAX: usize = 256;
-/// Pause before this process tries again to hear of stops.
+/// Pause before this process tries again to subscribe to stop signals.
 const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The register of claims. Cheap to clone.
@@ -33,7 +33,7 @@ pub(crate) struct ClaimRegistry {
     held: Arc<Mutex<BTreeMap<ClaimRef, Registered>>>,
     /// The end of the process' lease, as far as this process knows.
     leased_until: Arc<Mutex<Timestamp>>,
-    /// Locked by the claim that extends the lease for all others that wait for it.
+    /// Locked while a claim extends the lease; other claims wait for it.
     extending: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -56,7 +56,7 @@ impl ClaimGuard {
         self.lost.cancelled().await;
     }
 
-    /// Notes that the claim is in the store: from now on it is checked.
+    /// Notes that the claim is stored: from now on heartbeats check it.
     pub(crate) fn committed(&self) {
         if let Some(registered) = self.registry.lock().get_mut(&self.claim) {
             registered.is_committed = true;
@@ -143,7 +143,7 @@ impl ClaimRegistry {
                 continue;
             }
             if let Err(error) = self.extend(&parts, lease).await {
-                // Nothing is known: the calls go on, since the first finished result wins whatever its claim.
+                // The state of the claims is unknown. The calls continue, because the first finished result wins whatever its claim.
                 warn!(
                     error = &error as &dyn std::error::Error,
                     "the lease of this process could not be extended"
@@ -156,8 +156,8 @@ impl ClaimRegistry {
         }
     }
 
-    /// Checks at once the claims of each run that other processes stop, until stopped. So a call that is not needed any more is
-    /// aborted without waiting for a heartbeat.
+    /// Until stopped, checks the claims of each run for which another process sends a stop signal. So a call that is no longer
+    /// needed is aborted without waiting for a heartbeat.
     pub(crate) async fn listen(self, parts: Parts, stop: CancellationToken) {
         let listening = async {
             loop {
@@ -168,7 +168,10 @@ impl ClaimRegistry {
                             self.check(&parts, &claims).await;
                         }
                     }
-                    Err(error) => debug!(error = &error as &dyn std::error::Error, "cannot hear of stops"),
+                    Err(error) => debug!(
+                        error = &error as &dyn std::error::Error,
+                        "could not subscribe to stop signals"
+                    ),
                 }
                 parts.clock.sleep(LISTEN_PAUSE).await;
             }

@@ -1,4 +1,4 @@
-//! Records the result of a task, however often the store fails: a paid result must not be lost.
+//! Records the result of a task. It tries until the store answers, because a paid result must not be lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::settle::{Settle, TROUBLE_PAUSE};
 use crate::commit::{CommandError, HeldMessage, Order};
 use crate::context::Context;
 
-/// How often a result is tried for a run that other processes keep changing, before its slot is given to other work. These tries
-/// take half a minute.
+/// Most tries to record a result for a run that other processes keep changing. They take half a minute; then other work gets the
+/// slot.
 const CONTENDED_MAX: u32 = 60;
 
 /// The outcome of recording a result.
@@ -32,7 +32,7 @@ impl From<Settle> for Recorded {
 }
 
 /// Records the outcome of a task. Gives up if `abandon` is cancelled, or after [`CONTENDED_MAX`] tries on a run that other processes
-/// keep changing; then the claim is released and the task is done again. `message` is the task's message, if it is not answered yet.
+/// keep changing; then it releases the claim, and the task is repeated. `message` is the task's message, if it is not answered yet.
 pub(crate) async fn record(
     context: &Context,
     run: RunId,
@@ -47,7 +47,7 @@ pub(crate) async fn record(
                 return Recorded { settle: Settle::after(context, &run, message), run: Some(run) };
             }
             Err(error @ CommandError::Contended) if contended == CONTENDED_MAX => {
-                warn!(%run, %error, "a result could not be recorded; its task is done again");
+                warn!(%run, %error, "a result could not be recorded; its task is repeated");
                 if let Some((task, claim)) = order.command.claim() {
                     release_in_background(context, run, Command::ExpireLease { task, claim });
                 }

@@ -1,4 +1,4 @@
-//! How a message is answered after its task was claimed, refused, or left to another process.
+//! Decides how to answer a message whose task was claimed, refused, or left to another process.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 
 /// Pause after the queue or the store failed, before the next try.
 pub(crate) const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
-/// Pause before another process is offered a task that this process lacks the worker or the conductor for.
+/// Pause before the queue redelivers a task whose worker or conductor this process lacks.
 const ABSENT_PAUSE: Duration = Duration::from_millis(500);
 /// If less time than this is left, such a task fails with the reason.
 const ABSENT_END: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ pub(crate) enum Settle {
     Ack,
     /// The message is delivered again after this time.
     Nak(Duration),
-    /// The run cannot be read here. The message is for a process of another version.
+    /// This process cannot read the run. The message is for a process of another version.
     Unreadable,
 }
 
@@ -50,13 +50,13 @@ impl Settle {
     pub(super) fn unclaimed(context: &Context, run: RunId, error: &CommandError) -> Self {
         let sweep_every = context.options().sweep_every;
         match error {
-            // The lease may have expired, which the next sweep finds.
+            // The lease may have expired; the next sweep finds that.
             CommandError::Refused(Refusal::Held) => Self::Nak(sweep_every),
-            // The process that delayed the task publishes it in time. A delay by a wrong clock is bounded by a sweep.
+            // The process that delayed the task publishes it in time. If its clock is wrong, the next sweep does.
             CommandError::Refused(Refusal::NotBefore(at)) => {
                 Self::Nak(at.since(context.now()).min(sweep_every))
             }
-            // The step has another worker than the run cache said: with that one, it may still be claimed.
+            // The step has another worker than in the run cache. With that worker, the step may still be claimed.
             CommandError::Refused(Refusal::NoFallback) => Self::Nak(TROUBLE_PAUSE),
             CommandError::Damaged => Self::Unreadable,
             CommandError::Refused(_) | CommandError::UnknownRun => Self::Ack,
@@ -67,8 +67,8 @@ impl Settle {
         }
     }
 
-    /// For a task that this process cannot do and others may: they get the message until the run's deadline is near. Then `None`: the
-    /// task must fail, with the reason.
+    /// The answer for a task that this process cannot do and others may: they get the message. `None` if the run's deadline is near:
+    /// then the caller must fail the task with the reason.
     pub(crate) fn for_others(context: &Context, run: &Run) -> Option<Self> {
         let left = run.spec().deadline_at.since(context.now());
         (left > ABSENT_END).then(|| Self::Nak(ABSENT_PAUSE.min(left.saturating_sub(ABSENT_END / 2))))
