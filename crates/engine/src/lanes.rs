@@ -1,4 +1,4 @@
-//! Lanes: tasks are published to them, and processes with free slots take tasks from them.
+//! Lanes: processes publish tasks to them, and processes with free slots take tasks from them.
 
 pub(crate) mod dispatcher;
 pub(crate) mod publisher;

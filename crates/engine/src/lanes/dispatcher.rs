@@ -20,7 +20,7 @@ use crate::lanes::publisher::Todo;
 /// Length of a lease, in sweeps. It is requested once a sweep. After the death of its holder, another process has the lane after at
 /// most four sweeps, 2 s.
 const LEASE_SWEEPS: u32 = 3;
-/// How long a process whose pool lacks the lane's vendor waits for one that has it. Then it takes the lane for one lease.
+/// How long a process whose pool lacks the lane's vendor waits for a process whose pool has it. Then it takes the lane for one lease.
 const STRAY_WAIT: Duration = Duration::from_secs(10);
 
 /// Dispatches the lanes whose lease this process holds.
@@ -32,11 +32,12 @@ pub(crate) struct Dispatcher {
     held: BTreeMap<Lane, Timestamp>,
     /// The lanes of the last request for leases, and its time.
     asked: (BTreeSet<Lane>, Timestamp),
-    /// Lanes that other processes should take, because this one's pool lacks them or its queue failed; and when it requests each.
+    /// Lanes that other processes should take, because this process' pool lacks them or its queue failed, with the time at which this
+    /// process requests each.
     strays: BTreeMap<Lane, Timestamp>,
 }
 
-/// Why a lane was not refilled.
+/// A lane was not refilled.
 #[derive(Debug, thiserror::Error)]
 enum DispatchError {
     #[error(transparent)]
@@ -68,7 +69,7 @@ impl Dispatcher {
         self.context.clock_is_right().await;
         let is_done = self.dispatch(todo).await;
         let options = self.context.options();
-        // If the queue or the store does not answer, a longer pause is enough.
+        // If the queue or the store does not answer, the pause may be longer.
         let pause = if is_done { options.dispatch_every } else { options.sweep_every };
         self.context.parts().clock.sleep(pause).await;
     }
@@ -98,7 +99,7 @@ impl Dispatcher {
             match had_backlog {
                 Ok(true) => drop(self.held.insert(lane, now)),
                 Ok(false) => {}
-                // Another process may reach the queue. It takes the lane when this lease has expired.
+                // Another process may reach the queue. It takes the lane after this lease has expired.
                 Err(_) => {
                     is_done = false;
                     self.held.remove(&lane);
@@ -138,7 +139,7 @@ impl Dispatcher {
             .collect();
     }
 
-    /// The lanes to ask for. A process that has the lane's vendor in its pool and reaches the queue comes first.
+    /// The lanes whose leases to request. A process that has the lane's vendor in its pool and reaches the queue has precedence.
     fn wanted(&mut self, contended: Vec<Lane>, now: Timestamp) -> BTreeSet<Lane> {
         self.strays.retain(|lane, _| contended.contains(lane));
         let mut wanted: BTreeSet<_> = self.held.keys().cloned().collect();
@@ -179,7 +180,7 @@ impl Dispatcher {
         }
         let now = self.context.now();
         let taken = parts.store.take(lane, now, now.after(options.dispatch_grace), capacity).await?;
-        // Fewer tasks than the capacity: the backlog is empty now.
+        // The backlog had fewer tasks than the capacity, so it is empty now.
         if taken.len() < capacity as usize {
             publisher.note_emptied(lane);
         }

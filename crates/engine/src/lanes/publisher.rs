@@ -22,13 +22,13 @@ use crate::commit::UnreadableRuns;
 use crate::metrics::Metrics;
 use crate::parts::Parts;
 
-/// Most tasks that wait to be put back into the backlog. The sweeper finds further ones, after the grace.
+/// Most tasks that wait to be put back into the backlog. The sweeper finds all others after the grace period.
 const REFUSED_MAX: usize = 4096;
 /// Most messages of one list that are being published concurrently.
 const CONCURRENT_MAX: usize = 64;
 /// Longest time for the publication of one message.
 const PUBLISH_MAX: Duration = Duration::from_secs(3);
-/// How long nothing is published to a lane after the queue failed for it.
+/// Pause of publications to a lane after the queue failed for it.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Publishes tasks. Cheap to clone.
@@ -57,7 +57,7 @@ struct LaneStates {
 struct LaneState {
     /// At most one for each tier and vendor.
     contended: BTreeSet<Lane>,
-    /// Tasks that count as published and were not, because their lane was full or the queue failed.
+    /// Tasks that the store counts as published although they were not, because their lane was full or the queue failed.
     refused: Vec<(RunId, TaskRef)>,
     /// Lanes whose last publication failed, and the end of the pause.
     paused: BTreeMap<Lane, Timestamp>,
@@ -76,8 +76,8 @@ impl Publisher {
         Self { parts, background: TaskTracker::new(), lanes: Arc::default(), served, unreadable, metrics }
     }
 
-    /// A commit that says where its ready tasks wait. Once it is durable, they are to be [published](Self::publish), except those in
-    /// `kept`, whose messages are in the queue already.
+    /// A commit with the places where its ready tasks wait. After it is durable, the caller must [publish](Self::publish) them, except
+    /// those in `kept`, whose messages are already in the queue.
     pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>, kept: &[TaskRef]) -> Commit {
         let state = self.lanes.lock();
         Commit::new(after, events, |run, task| {
@@ -93,7 +93,7 @@ impl Publisher {
             return;
         };
         let (run, lane) = (commit.after.id(), lane.clone());
-        // It became contended after the commit was built.
+        // The lane became contended after the commit was built.
         if self.lanes.lock().contended.contains(&lane) {
             return self.lanes.note_refused(lane, (run, task));
         }
@@ -109,7 +109,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes the first tasks of a run in the background: accepting a run does not wait for the queue.
+    /// Publishes the first tasks of a run in the background, because accepting a run does not wait for the queue.
     pub(crate) fn publish_in_background(&self, commit: Commit, ready: Vec<(TaskRef, Timestamp)>) {
         if ready.is_empty() {
             return;
@@ -129,8 +129,8 @@ impl Publisher {
         }
     }
 
-    /// Whether ready tasks wait for capacity in the lane, as far as this process knows. Then a process with a free slot takes the next
-    /// message of the lane, and no task passes it.
+    /// Whether ready tasks wait for capacity in the lane, as far as this process knows. If so, a process with a free slot must take
+    /// the lane's next message, and no task may overtake it.
     pub(crate) fn is_contended(&self, lane: &Lane) -> bool {
         self.lanes.lock().contended.contains(lane)
     }
@@ -152,7 +152,7 @@ impl Publisher {
         match published {
             Ok(_) => self.lanes.note_answer(&lane),
             Err(QueueError::Full { .. }) => {
-                debug!(%run, %task, %lane, "the lane is full: the task waits in the store");
+                debug!(%run, %task, %lane, "the lane is full; the task waits in the store");
                 self.lanes.note_answer(&lane);
                 self.metrics.lanes().contended(&lane);
                 self.lanes.note_refused(lane, (run, task));
@@ -160,7 +160,7 @@ impl Publisher {
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 if self.lanes.pause(&lane, self.parts.clock.now().after(PAUSE)) {
-                    warn!(%lane, error, "the queue fails: ready tasks wait in the store");
+                    warn!(%lane, error, "the queue failed; ready tasks wait in the store");
                 }
                 self.metrics.lanes().contended(&lane);
                 self.lanes.note_refused(lane, (run, task));
@@ -168,8 +168,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes tasks that count as published, in their order. A task in a lane of a vendor that has left the pool is published in the
-    /// lane where it would wait now, because nobody serves the other one.
+    /// Publishes tasks that count as published, in their order. If a task's lane belongs to a vendor that has left the pool, it is
+    /// published to the lane where it would wait now, because nobody serves the old lane.
     pub(crate) async fn publish_all(&self, ready: Vec<ReadyTask>) -> Result<(), StoreError> {
         let (served, stray): (Vec<_>, Vec<_>) = ready.into_iter().partition(|ready| self.serves(&ready.lane));
         self.publish_each(served).await;
@@ -225,7 +225,7 @@ impl Publisher {
     /// Waits until a dispatcher has work.
     pub(crate) async fn todo(&self) -> Todo {
         loop {
-            // Subscribed before the state is read, so that no news in between are missed.
+            // The subscription precedes the read of the state, so that no notification is missed in between.
             let news = self.lanes.news.notified();
             if let Some(todo) = self.lanes.todo() {
                 return todo;

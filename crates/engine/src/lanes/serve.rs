@@ -1,5 +1,5 @@
-//! The loop of a lane, which planners and executors share: it fetches as many messages as slots are free, has each task claimed
-//! and worked on, and answers each message once.
+//! The loop of a lane, for planners and executors: it fetches as many messages as slots are free, claims each task and works on it,
+//! and answers each message once.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::claims::settle::{Settle, TROUBLE_PAUSE};
 use crate::commit::HeldMessage;
 use crate::context::Context;
 
-/// How long a message for an unreadable run is put back, so that a process that can read the run gets it.
+/// Delay after which a message for an unreadable run is redelivered, so that a process that can read the run gets it.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
-/// How often such a message is put back. Then it is dropped, so that it does not fill the lane. The sweeper of a process that can read
-/// the run publishes the task again.
+/// How often such a message is put back. Then it is dropped, so that it does not fill the lane. The sweeper of a process that can
+/// read the run publishes the task again.
 const UNREADABLE_DELIVERIES_MAX: u32 = 4;
 
 /// A message that a lane's loop has fetched and not answered yet.
 pub(crate) struct Incoming {
     pub(crate) run: RunId,
     pub(crate) message: HeldMessage,
-    /// Orders to hand the work back.
+    /// Cancelled when the work must be released.
     pub(crate) abandon: CancellationToken,
 }
 
@@ -33,7 +33,7 @@ pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
     /// A claimed task with all that the work on it needs.
     type Task: Send;
 
-    /// Claims the task of a message, to be worked on in `slot`. The error says how to answer the message.
+    /// Claims the task of a message, for work in `slot`. The error is the answer to the message.
     fn take(
         &self,
         incoming: &Incoming,
@@ -41,7 +41,7 @@ pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Task, Settle>> + Send;
 
     /// Works on a claimed task and records the outcome. Returns another task if one was claimed in the same commit. If `abandon` is
-    /// cancelled, it hands the work back.
+    /// cancelled, it releases the task.
     fn carry_out(
         &self,
         task: Self::Task,
@@ -55,8 +55,8 @@ pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
 pub(crate) struct Acked(CancellationToken);
 
 impl Acked {
-    /// Waits for the confirmation, or until none can come any more. A commit that may make the task ready again comes after this,
-    /// because the queue refuses a new message of the task before.
+    /// Waits for the confirmation, or until none can come any more. A commit that may make the task ready again must wait for this,
+    /// because the queue refuses a new message of the task until then.
     pub(crate) async fn settled(&self) {
         self.0.cancelled().await;
     }
@@ -70,7 +70,7 @@ pub(crate) struct Service<W> {
     pub(crate) work: W,
     /// Ends the loop; work in flight is finished.
     pub(crate) stop: CancellationToken,
-    /// Orders to hand work in flight back.
+    /// Cancelled when work in flight must be released.
     pub(crate) abandon: CancellationToken,
 }
 
@@ -78,7 +78,7 @@ impl<W: LaneWork> Service<W> {
     /// Serves the lane until `stop`, then waits for the work in flight.
     pub(crate) async fn serve_lane(self) {
         let mut in_flight = JoinSet::new();
-        // A cancelled fetch gives its messages back.
+        // A cancelled fetch puts back its messages.
         let stop = self.stop.clone();
         while let Some(fetched) = stop.run_until_cancelled(self.fetch()).await {
             while in_flight.try_join_next().is_some() {}
@@ -88,7 +88,7 @@ impl<W: LaneWork> Service<W> {
                 let (work, abandon) = (self.work.clone(), self.abandon.clone());
                 match first.take().or_else(|| self.slots.try_take(&self.lane)) {
                     Some(slot) => drop(in_flight.spawn(handle(work, delivery, slot, abandon))),
-                    // A chained step took the slot meanwhile: the message is for another process.
+                    // A chained step took the slot meanwhile, so the message is left to another process.
                     None => drop(in_flight.spawn(answer(delivery, Settle::Nak(Duration::ZERO)))),
                 }
             }
@@ -130,13 +130,13 @@ async fn handle<W: LaneWork>(work: W, delivery: Delivery, slot: Slot, abandon: C
         Ok(task) => task,
         Err(settle) => return answer(delivery, settle).await,
     };
-    // From the claim on, the lease in the store brings the task back. So the queue holds messages of waiting tasks only.
+    // After the claim, the lease in the store ensures that the task is repeated. So the queue only holds messages of waiting tasks.
     let acked = Acked::default();
     let ack = async {
         answer(delivery, Settle::Ack).await;
         acked.0.cancel();
     };
-    // The task, then those that are claimed together with results.
+    // Work on the task, then on the tasks that are claimed together with results.
     let carry_out = async {
         let mut next = Some(task);
         while let Some(task) = next {

@@ -19,7 +19,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// `each` slots for each lane.
+    /// Creates `each` slots for each lane.
     pub(crate) fn new(lanes: impl IntoIterator<Item = Lane>, each: usize) -> Self {
         let lanes = lanes.into_iter().map(|lane| (lane, Arc::new(Semaphore::new(each))));
         Self { lanes: Arc::new(lanes.collect()) }
