@@ -1,10 +1,10 @@
 //! The executor serves the lanes of steps in three stages: it takes a step (permit, then claim), attempts it (one call), and records
-//! the outcome. It holds nothing that a crash could lose.
+//! the outcome. A crash loses no state, because all of it is in the store.
 //!
 //! The permit is acquired before the claim is committed, so a step that waits for capacity holds nothing.
 //!
-//! If a result readies another step, and this process has a slot and a permit for that one, it is claimed in the commit of the result
-//! and called at once. That saves a commit and a message. After a crash in between, the lease expires as usual.
+//! If a result makes another step ready, and this process has a slot and a permit for that step, it claims the step in the commit of
+//! the result and makes the call at once. That saves a commit and a message. After a crash in between, the lease expires as usual.
 
 mod cache_key;
 mod call;
@@ -57,7 +57,7 @@ pub(crate) struct Executor {
     chain: Chain,
 }
 
-/// A step whose call has ended, and what is to be recorded.
+/// A step whose call has ended, with the command to record.
 struct Attempted {
     claimed: Claimed,
     command: Command,
@@ -166,7 +166,7 @@ impl Executor {
             Ok(claimed) => claimed,
             Err(settle) => return settle,
         };
-        // The step may have another worker or see other outputs than the run that was looked up.
+        // In the claimed run, the step may have another worker or see other outputs than in the run that was looked up.
         let is_same = claimed.run.worker_of(claimed.task) == Some(&call.worker.id);
         let call = StepCall::new(&claimed.run, call.step, &call.worker)
             .filter(|call| is_same && self.cache.is_of(&known, call));
@@ -196,12 +196,12 @@ impl Executor {
     async fn attempt(&self, taken: Taken, abandon: &CancellationToken) -> Option<Attempted> {
         let Taken { claimed, step, worker, permit, slot } = taken;
         if claimed.run.worker_of(claimed.task) != Some(&worker.id) {
-            // Another process tried meanwhile, and the step has another worker: the permit is not for that one.
+            // Another process tried meanwhile, and the step has another worker, which the permit does not cover.
             return_permit(permit);
             let command = claimed.hand_back(Spent::NONE);
             return Some(Attempted { claimed, command, slot });
         }
-        // Outputs that the step sees may have changed since the run was loaded: the request follows the run of the claim.
+        // Outputs that the step sees may have changed since the run was loaded, so the request is built from the claimed run.
         let Some(call) = StepCall::new(&claimed.run, step, &worker) else {
             return_permit(permit);
             return None;
@@ -214,7 +214,7 @@ impl Executor {
         Some(Attempted { claimed, command, slot })
     }
 
-    /// Records an outcome, together with the claim of a step that can be next.
+    /// Records an outcome, together with the claim of a next step if possible.
     async fn record_attempt(
         &self,
         attempted: Attempted,
@@ -262,7 +262,7 @@ impl Executor {
         let worker = &call.worker.id;
         let (made, asked) = match cure {
             Cure::Again(asked) => (task.map_or(1, |task| task.attempts_with(Some(worker))), asked),
-            // The limiter enforces the vendor's limits. The pauses grow with all attempts, so that there are few.
+            // The limiter enforces the vendor's limits. The pauses grow with all attempts, so that their number stays low.
             Cure::Limited(asked) => (task.map_or(1, Task::attempt_number), asked),
             Cure::Elsewhere | Cure::Nothing => return None,
         };

@@ -9,7 +9,7 @@ use podium_ports::vendor::{AnswerForm, ChatRequest, ReasoningText};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The version of the key's form; changing it invalidates all stored keys.
+/// The version of the key's format; changing it invalidates all stored keys.
 const KEY_FORM: u8 = 1;
 
 /// The input of the hash. Adding or renaming a field changes the keys of all requests.
@@ -46,8 +46,8 @@ pub(super) fn cache_key(
     worker: &Worker,
     request: &ChatRequest,
 ) -> Option<CacheKey> {
-    // Destructured completely, so that a new field of the request does not compile before it is considered here. The cache hint
-    // changes no answer.
+    // The request is destructured completely, so that a new field does not compile before it is considered here. The cache hint
+    // does not change the answer.
     let ChatRequest {
         messages,
         output_tokens_max,

@@ -23,11 +23,11 @@ use crate::live_text::Piece;
 use crate::metrics::CallMeter;
 use crate::token_estimates::{bounded, prompt_tokens, text_tokens};
 
-/// How a call ended.
+/// The end of a call.
 pub(super) enum Ended {
-    /// With an output.
+    /// It has an output.
     Finished(StepResult),
-    /// Without a usable output.
+    /// It has no usable output.
     Failed { message: String, cure: Cure, spent: Spent },
     /// The claim was lost meanwhile, or the executor must stop.
     Aborted { spent: Spent },
@@ -42,7 +42,7 @@ pub(super) enum Cure {
     Limited(Duration),
     /// Another worker.
     Elsewhere,
-    /// Nothing: the request itself is at fault.
+    /// None: the request itself is invalid.
     Nothing,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ClaimedCall<'a> {
     pub(super) claimed: &'a Claimed,
 }
 
-/// A call in flight: what has arrived, and the permit until it is settled.
+/// A call in flight: the output so far, and the permit until it is settled.
 struct Progress<'a> {
     context: &'a Context,
     call: &'a StepCall,
@@ -63,13 +63,13 @@ struct Progress<'a> {
     written: Written,
     /// Whether it failed after its output had begun, in a way that a retry may cure.
     broke_off: bool,
-    /// The report to the limiter. About an aborted call nothing is known.
+    /// The report to the limiter. The outcome of an aborted call is unknown.
     settlement: Settlement,
     permit: Option<Box<dyn Permit>>,
 }
 
 impl Ended {
-    /// Forbids a retry with the same worker: it has been paid for output that broke off.
+    /// Forbids a retry with the same worker, because the incomplete output is already paid for.
     fn not_again(&mut self) {
         if let Self::Failed { message, cure: cure @ Cure::Again(_), .. } = self {
             message.push_str("; not tried again: its answer had begun");
@@ -103,12 +103,13 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Whether the vendor has written anything, which it bills.
+    /// Whether the vendor has written billable output.
     fn has_output(&self) -> bool {
         self.first_token_at.is_some() || self.written.has_hidden()
     }
 
-    /// The usage so far, if the vendor did not report it. Nothing before the first output, because vendors bill from then on.
+    /// The estimated usage so far, if the vendor did not report it. It is zero before the first output, because vendors bill from
+    /// then on.
     fn usage(&self) -> Usage {
         if !self.has_output() {
             return Usage::NONE;
@@ -131,7 +132,7 @@ impl ClaimedCall<'_> {
     pub(super) async fn make(&self, permit: Box<dyn Permit>, abandon: &CancellationToken) -> Ended {
         let mut progress = Progress::begin(self.context, self.call, permit);
         let mut ended = tokio::select! {
-            // A result that has arrived is paid for, so it comes first.
+            // A result that has arrived is paid for, so it is checked first.
             biased;
             ended = self.answer(&mut progress) => ended,
             () = self.claimed.guard.lost() => self.aborted(&progress),
@@ -144,7 +145,7 @@ impl ClaimedCall<'_> {
         ended
     }
 
-    /// Sends the request and publishes the text as it arrives, to its end.
+    /// Sends the request, and publishes the text as it arrives until it ends.
     async fn answer(&self, progress: &mut Progress<'_>) -> Ended {
         let mut events = match self.vendors.chat(&self.call.worker, &self.call.request).await {
             Ok(events) => events,
@@ -203,7 +204,7 @@ impl ClaimedCall<'_> {
         Err(self.failed(progress, "the vendor's answer ended early".to_owned(), Cure::Again(Duration::ZERO)))
     }
 
-    /// Whether the step is known not to be the answer, which is not before its plan is complete.
+    /// Whether the step is certainly not the answer. That is known only when its plan is complete.
     fn is_inner(&self) -> bool {
         let (step, run) = (self.call.step, self.run());
         let is_planned =
@@ -262,8 +263,8 @@ impl ClaimedCall<'_> {
         Ended::Finished(StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved: None })
     }
 
-    /// The error of an answer without text, and what may help. A worker that declined without text has a result like one that declined
-    /// with text: the run records that the worker declined.
+    /// The error of an answer without text, and its remedy. A worker that declined without text has a result, as if it had declined with
+    /// text: the run records that the worker declined.
     fn without_text(&self, finish: FinishReason, usage: Usage) -> Option<(String, Cure)> {
         let worker = &self.call.worker.id;
         match NoText::of(finish) {
@@ -273,7 +274,7 @@ impl ClaimedCall<'_> {
                 let message = format!(
                     "worker `{worker}` used up its output limit before any text ({tokens} tokens, finish reason length)"
                 );
-                // Another worker may reason less. After two workers, no further one is tried.
+                // Another worker may reason less. After two workers, no other one is tried.
                 let step = self.call.step;
                 let round = self.run().rounds().get(usize::from(step.round));
                 let found = round.and_then(|round| round.steps.get(step.step.as_usize()));

@@ -1,4 +1,4 @@
-//! A step that continues where the one before it ended: it is claimed in the commit of that one's result, and called at once.
+//! Chains steps: claims the next step of a run in the commit of the result before it, and makes its call at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,23 +28,23 @@ pub(super) struct Chain {
     pub(super) permits: Permits,
     pub(super) cache: CachedCalls,
     pub(super) slots: Slots,
-    /// After it no step is chained.
+    /// After its cancellation no step is chained.
     pub(super) stop: CancellationToken,
 }
 
-/// A step that a result will make ready, with all that its call needs except the claim.
+/// A step that a result will make ready, with everything that its call needs except the claim.
 pub(super) struct NextStep {
     pub(super) pending: PendingClaim,
     step: StepRef,
     worker: Worker,
     permit: Box<dyn Permit>,
-    /// Its own slot; `None` if it inherits that of the step before it.
+    /// Its own slot; `None` if it inherits the slot of the step before it.
     slot: Option<Slot>,
 }
 
 impl Chain {
     /// A step that will be ready after `command`, with a slot and a permit. If another process changes the run meanwhile, the step may
-    /// not be ready after all, and then its claim is left out of the commit.
+    /// not be ready, and then the commit omits its claim.
     pub(super) async fn next_after(
         &self,
         run: &Arc<Run>,
@@ -55,7 +55,7 @@ impl Chain {
         if self.stop.is_cancelled() || !matches!(command, Command::CompleteStep { .. }) {
             return None;
         }
-        // Others may have finished steps that the next one also waits for.
+        // Other processes may have finished steps that the next step also waits for.
         let mut after = (*context.run_cache().get(run.id()).unwrap_or_else(|| Arc::clone(run))).clone();
         let effects = rehearse(&mut after, command, context.now()).ok()?.effects;
         let after = Arc::new(after);
@@ -69,7 +69,7 @@ impl Chain {
             return None;
         }
         let call = StepCall::new(&after, step, worker)?;
-        // A step with a known output is for the executor that gets its message.
+        // A step with a cached output is left to the executor that gets its message.
         if !fallback::can_take(worker, &call.request) || self.cache.look_up(&call).await.is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The workers that a step may go to if its own worker is not called.
+//! The workers that may replace a step's own worker.
 
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Feature, Pool, Worker};

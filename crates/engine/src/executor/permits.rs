@@ -1,4 +1,4 @@
-//! Permits for calls: of the step's own worker, or of a fallback if that worker is unavailable.
+//! Acquires permits for calls: for the step's own worker, or for a fallback if that worker is unavailable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::step_call::{Permitted, StepCall};
 use crate::context::Context;
 use crate::token_estimates::call_tokens;
 
-/// Asks the limiter for permits. Cheap to clone.
+/// Requests permits from the limiter. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Permits {
     context: Context,
@@ -29,22 +29,22 @@ pub(super) struct NoCapacity {
     after: Duration,
 }
 
-/// Why a step does not wait for its worker.
+/// The worker of a step is unavailable.
 pub(super) struct Unavailable {
-    /// For readers of the run.
+    /// The message for readers of the run.
     message: String,
     /// When to ask again if no fallback has capacity sooner.
     after: Duration,
 }
 
-/// How a step may be called.
+/// The worker and the permit for a step's call.
 pub(super) struct Placed {
     pub(super) permitted: Permitted,
     /// The command that the claim follows, if a fallback replaces the step's worker.
     pub(super) first: Option<Command>,
 }
 
-/// Why a step cannot be called now.
+/// A step cannot be called now.
 pub(super) enum Unplaced {
     /// It may be possible later.
     Later(Duration),
@@ -123,11 +123,11 @@ impl Permits {
         Some(Unavailable { message, after })
     }
 
-    /// Asks for a permit of a fallback. If none has capacity now, the step stays with its worker, and all are asked again as soon as
-    /// the first of them may have capacity: nothing was committed, and the message waits until the deadline.
+    /// Requests a permit for a fallback. If no fallback has capacity now, the step stays with its worker, and all are tried again as
+    /// soon as the first of them may have capacity: nothing was committed, and the message waits until the deadline.
     ///
-    /// The step waits in line at the first fallback only, and only after all others have refused it. Calls of others leave capacity
-    /// for a step wherever it waits in line, also after it got a permit elsewhere.
+    /// The step waits in line only at the first fallback, and only after all others have refused it. The limiter reserves capacity
+    /// for a step in each line where it waits, also after it got a permit elsewhere.
     ///
     /// The step moves only to a worker that grants a permit, because moving from one open breaker to another helps nobody. If the
     /// limiter itself is unreachable, no worker is better than another.

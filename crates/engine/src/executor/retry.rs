@@ -1,4 +1,4 @@
-//! When to try again.
+//! The pause before a retry.
 
 use std::time::Duration;
 

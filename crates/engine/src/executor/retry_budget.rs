@@ -7,7 +7,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::retry::{RetryBudget, RetryLimits};
 use podium_domain::time::Timestamp;
 
-/// The budgets of all workers that were called: as many as pools have.
+/// The budgets of all workers that were called. Their number is bounded by the pools.
 #[derive(Debug, Default)]
 pub(crate) struct RetryBudgets {
     limits: RetryLimits,

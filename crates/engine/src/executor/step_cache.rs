@@ -1,5 +1,5 @@
-//! The step cache around calls: a known output is not asked for again. If the cache does not answer, workers are called as if it were
-//! absent.
+//! The step cache around calls: an identical request reuses a cached output. If the cache does not answer, workers are called as if
+//! it were absent.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl CachedCalls {
         key(self.context.pool(), call) == Some(known.key)
     }
 
-    /// Makes the call, and keeps its output if the policy allows it and the worker finished it.
+    /// Makes the call, and caches its output if the policy allows it and the worker finished it.
     pub(super) async fn cached(&self, call: &StepCall, attempt: impl Future<Output = Ended>) -> Ended {
         let (Some(cache), Some(key)) = (&self.cache, key(self.context.pool(), call)) else {
             return attempt.await;

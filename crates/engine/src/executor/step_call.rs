@@ -1,4 +1,4 @@
-//! The call of a step: which worker gets which request.
+//! The call of a step: its worker and its request.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl StepCall {
         self.worker.prices.at(at).most_cost(prompt_tokens, self.request.output_tokens_max.into())
     }
 
-    /// The prices of an attempt: those that were valid when it began.
+    /// The prices of an attempt: those that are valid when it begins.
     pub(super) fn prices(&self, claim: ClaimId) -> &PriceList {
         let attempt = self.run.task(self.task()).and_then(|task| task.attempt(claim));
         attempt.map_or(self.worker.prices.latest(), |attempt| self.worker.prices.at(attempt.started_at))
