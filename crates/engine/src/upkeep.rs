@@ -1,4 +1,4 @@
-//! Upkeep of the store and the queue, in every process: sweeps, settlement, retention, supervision.
+//! The upkeep of the store and the queue in every process: sweeps, settlement, retention, supervision.
 
 pub(crate) mod retention;
 pub(crate) mod settler;

@@ -1,4 +1,4 @@
-//! The remover deletes runs that ended long ago, a few at a time. Any number may run on one store; each removes other runs.
+//! The remover deletes runs that ended long ago, a few at a time. Several may run on one store; each removes different runs.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tracing::{info, warn};
 
 use crate::context::Context;
 
-/// Pause after a full batch. With the default batch, one process removes up to 1,200 runs a second: more than are accepted, and few
-/// enough not to slow down other work of the store.
+/// Pause after a full batch. With the default batch, one process removes up to 1,200 runs a second. That is more than are accepted,
+/// and does not slow down other work of the store.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes runs that were kept for long enough.
@@ -21,14 +21,14 @@ pub(crate) struct Remover {
 }
 
 impl Remover {
-    /// `None` if runs are kept for ever.
+    /// `None` if runs are kept forever.
     pub(crate) fn new(context: Context) -> Option<Self> {
         let options = context.options();
         let (every, runs_max) = (options.remove_every, options.remove_runs_max.max(1));
         options.runs_kept.map(|runs_kept| Self { context, runs_kept, every, runs_max })
     }
 
-    /// Begins at once, so that a process with frequent restarts removes runs, too.
+    /// Begins at once, so that a process with frequent restarts also removes runs.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut removed_before = 0;
         loop {

@@ -1,4 +1,4 @@
-//! The settler releases what ended runs still reserve of budgets for calls whose executor never reported.
+//! The settler releases the reservations that ended runs still have for calls whose executor never reported.
 
 use podium_domain::run::Command;
 use podium_ports::store::StoreError;
@@ -11,7 +11,7 @@ use crate::context::Context;
 /// Most runs that are released together.
 const RUNS_MAX: u32 = 64;
 
-/// Releases reservations. Any number may run on one store.
+/// Releases reservations. Several may run on one store.
 pub(crate) struct Settler {
     context: Context,
 }
@@ -53,7 +53,7 @@ impl Settler {
             for (run, outcome) in runs.iter().zip(futures::future::join_all(release).await) {
                 match outcome {
                     Ok(_) => released += 1,
-                    // It was removed meanwhile, or its error is logged already.
+                    // The run was removed meanwhile, or its error is already logged.
                     Err(CommandError::UnknownRun | CommandError::Damaged | CommandError::Stopped) => {}
                     Err(error) => warn!(%run, %error, "could not release the reservation of an ended run"),
                 }

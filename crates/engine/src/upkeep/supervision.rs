@@ -1,4 +1,4 @@
-//! Supervision notices a loop that ends although it must not: a process without it would look healthy and not work.
+//! Supervision detects a loop that ends unexpectedly: the process would look healthy and do nothing.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-/// A loop of the engine ended although nobody stopped it. The process must end: others take over its tasks.
+/// A loop of the engine ended although it was not stopped. The process must end, so that others take over its tasks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoopEnded {
     /// The loop panicked.
@@ -34,14 +34,14 @@ pub(crate) struct Supervision {
 }
 
 impl Supervision {
-    /// Runs a loop and notices its panic. The loop may return.
+    /// Runs a loop and reports its panic. The loop may return.
     pub(crate) async fn of(self, name: &'static str, work: impl Future<Output = ()>) {
         if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
             self.note(LoopEnded::Panicked { name, message: message_of(&*panic) });
         }
     }
 
-    /// Does the same for a loop that must not return before `stop`.
+    /// Runs a loop that must not return before `stop`.
     pub(crate) async fn until(
         self,
         stop: CancellationToken,

@@ -1,7 +1,7 @@
-//! The sweeper finds in the store what was lost between a commit and its message, or with a dead process.
+//! The sweeper finds in the store the tasks whose message was lost, and the claims of dead processes.
 //!
 //! One process at a time sweeps, under a lease in the store, so the work does not grow with the number of processes. The lease only
-//! saves work: two sweepers of one store share what they find.
+//! saves work: two sweepers of one store share the tasks that they find.
 //!
 //! The sweeper only searches. Other tasks act on what it finds, so neither a slow commit nor an unreachable queue delays the next
 //! search.
@@ -21,8 +21,8 @@ use crate::commit::CommandError;
 use crate::context::Context;
 use crate::metrics::Found;
 
-/// If the store has not answered for this time, or for as long as a heartbeat may be late, it was unreachable, also for all
-/// heartbeats.
+/// If the store has not answered for this time, or for as long as a heartbeat may be late, it counts as unreachable for all
+/// processes.
 const OUTAGE: Duration = Duration::from_secs(2);
 /// Interval between requests for the turn to sweep, in sweeps.
 const TURN_SWEEPS: u32 = 2;
@@ -31,28 +31,28 @@ const TURN_LEASE_SWEEPS: u32 = 4;
 /// Later than any deadline or lease.
 const END_OF_TIME: Timestamp = Timestamp::from_unix_ms(i64::MAX as u64);
 
-/// Sweeps. Any number may run on one store.
+/// Sweeps. Several may run on one store.
 pub(crate) struct Sweeper {
     context: Context,
     /// Its name in leases.
     holder: ClaimId,
-    /// Whether it is this process' turn, as of the last answer.
+    /// Whether it is this process' turn, by the store's last answer.
     is_own_turn: bool,
     ask_at: Timestamp,
     leases: LeaseGrace,
-    /// Expires leases and ends overdue runs, each beside the others: a run that the store does not write delays no other one.
+    /// Expires leases and ends overdue runs concurrently, so that a run that the store does not write delays no other run.
     ending: JoinSet<(RunId, Taken)>,
-    /// The runs that this is about.
+    /// The runs of the commands in flight.
     in_hand: BTreeSet<RunId>,
     publishing: JoinSet<()>,
 }
 
-/// Whether the store accepts writes, as far as one write shows it.
+/// Whether the store accepts writes, by the outcome of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// It wrote, or refused this run only.
+    /// It wrote, or refused only this run.
     Yes,
-    /// It was unreachable, or it accepts no writes: its disk may be full.
+    /// It was unreachable, or accepts no writes, for example because its disk is full.
     No,
 }
 
@@ -80,7 +80,7 @@ impl LeaseGrace {
             self.held_until = now.after(self.lease);
             if !self.takes_no_writes {
                 info!(
-                    "the store accepts no writes; no lease expires until {} ms after it does",
+                    "the store accepts no writes; no lease expires until {} ms after it accepts writes again",
                     self.lease.as_millis()
                 );
             }
@@ -88,7 +88,7 @@ impl LeaseGrace {
         self.takes_no_writes = taken == Taken::No;
     }
 
-    /// Returns how many leases may be expired now. While the store accepts no writes, one is tried, which shows when it does again.
+    /// Returns how many leases may be expired now. While the store accepts no writes, one is tried, to detect when it does again.
     fn may_run_out(&self, may: bool) -> usize {
         match (may, self.takes_no_writes) {
             (_, true) => 1,
@@ -97,7 +97,8 @@ impl LeaseGrace {
         }
     }
 
-    /// Notes an answer of the store, and returns whether leases may be expired. Only a pause and a search lie between two answers.
+    /// Notes an answer of the store, and returns whether leases may be expired. Between two answers there are only a pause and a
+    /// search.
     fn answered(&mut self, now: Timestamp) -> bool {
         if now.since(self.answered_at) > self.silence_max {
             (self.held_until, self.takes_no_writes) = (now.after(self.lease), false);
@@ -142,7 +143,7 @@ impl Sweeper {
         self.context.parts().clock.sleep(self.context.options().sweep_every).await;
         self.context.clock_is_right().await;
         let except = self.context.unreadable().left_out();
-        // Others may be able to read what this process cannot: it keeps no turn from them.
+        // Other processes may be able to read runs that this one cannot, so it must not keep the turn.
         if except.is_empty() && !self.is_own_turn().await? {
             return Ok(Found::default());
         }
@@ -151,7 +152,7 @@ impl Sweeper {
         let (again_at, limit) = (now.after(options.dispatch_grace), options.sweep_tasks_max);
         let due = self.context.parts().store.due(now, again_at, limit, &except).await;
         if let Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) = &due {
-            // Another process may be able to read what is due: its turn comes when this lease is over.
+            // Another process may be able to read the due tasks: it gets the turn after this lease.
             self.is_own_turn = false;
             self.ask_at = now.after(options.sweep_every * (TURN_LEASE_SWEEPS + TURN_SWEEPS));
         }
@@ -180,7 +181,7 @@ impl Sweeper {
         Ok(self.is_own_turn)
     }
 
-    /// Notes the outcome of what the last sweeps found.
+    /// Notes the outcomes of the work from earlier sweeps.
     fn note_ended(&mut self) {
         for (run, taken) in ended(&mut self.ending) {
             self.in_hand.remove(&run);
@@ -188,7 +189,8 @@ impl Sweeper {
         }
     }
 
-    /// Has it acted on, except for runs that still are from before, and messages while others are published. Those are found again.
+    /// Starts the work on `due`, except for runs with work in flight, and messages while others are being published. The next sweeps
+    /// find those again.
     fn hand_over(&mut self, due: Due) -> Found {
         let Due { ready, mut expired, mut overdue, .. } = due;
         expired.retain(|hold| !self.in_hand.contains(&hold.run));
@@ -225,7 +227,7 @@ impl Sweeper {
     }
 }
 
-/// What the work that has ended gave. Its panic is the sweeper's.
+/// The results of the work that has ended. Propagates a panic.
 fn ended<T: 'static>(work: &mut JoinSet<T>) -> Vec<T> {
     let mut given = Vec::new();
     while let Some(ended) = work.try_join_next() {
@@ -261,7 +263,7 @@ async fn end(context: &Context, run: RunId, commands: Vec<Command>) -> Taken {
         if matches!(&error, CommandError::Store(error) if matches!(**error, StoreError::Unavailable(_))) {
             taken = Taken::No;
         }
-        // A run that cannot be read is logged once, where it is loaded.
+        // An unreadable run is logged once, where it is loaded.
         if !matches!(error, CommandError::Refused(_) | CommandError::Damaged) {
             warn!(%run, error = &error as &dyn std::error::Error, "could not act on what is due");
         }
@@ -283,14 +285,14 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(4);
 
     #[test]
-    fn leases_are_held_after_the_store_was_silent_and_not_otherwise() {
+    fn no_lease_expires_right_after_the_store_was_silent() {
         let mut now = Timestamp::from_unix_ms(1_000_000);
         let mut grace = LeaseGrace::new(now, SWEEP, LEASE);
         let mut after = |span: Duration| {
             now = now.after(span);
             grace.answered(now)
         };
-        assert!(!after(SWEEP), "what was before the start is not known");
+        assert!(!after(SWEEP), "the time before the start is unknown");
         for _ in 0..8 {
             after(SWEEP);
         }
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_held_after_the_store_took_no_writes() {
+    fn no_lease_expires_right_after_the_store_took_no_writes() {
         let mut now = Timestamp::from_unix_ms(1_000_000);
         let mut grace = LeaseGrace::new(now, SWEEP, LEASE);
         let mut after = |taken: Taken| {
