@@ -1,4 +1,4 @@
-//! Commits: commands become events here, in batches, and the store creates and loads runs in batches too.
+//! Commits: turns commands into events, in batches, and groups creations and loads of runs for the store.
 
 mod batch;
 mod command_loop;

@@ -65,7 +65,8 @@ impl BatchWriter {
         self.parts.clock.now()
     }
 
-    /// Answers every request except those that it returns. They are to be carried out again, those of [`Self::refused_runs`] alone.
+    /// Answers every request except those that it returns. The caller must carry those out again; runs in [`Self::refused_runs`]
+    /// alone.
     pub(super) async fn carry_out(&self, mut requests: Vec<Request>) -> Vec<Request> {
         let mut put_off = Vec::new();
         for _ in 0..CONFLICTS_MAX {
@@ -82,7 +83,7 @@ impl BatchWriter {
     }
 
     /// Decides and commits. Returns the requests to decide again, because another process has committed to their runs, or may have.
-    /// These runs are not in the run cache any more.
+    /// These runs are removed from the run cache.
     async fn try_once(&self, requests: Vec<Request>, put_off: &mut Vec<Request>) -> Vec<Request> {
         let ids = unique(requests.iter().map(|request| request.run));
         let Loaded { mut subjects, damaged } = match self.load(ids).await {
@@ -168,8 +169,8 @@ impl BatchWriter {
         Err(Some(shortage))
     }
 
-    /// Handles a batch of which nothing was written, as far as is known. Returns the requests to try again, each run alone: one of
-    /// them may be the one that the store refuses.
+    /// Handles a batch that failed as a whole, as far as is known. Returns the requests to try again, each run alone: the store may
+    /// refuse only one of them.
     fn fail(&self, requests: Vec<Request>, commits: &[Commit], error: StoreError) -> Vec<Request> {
         let runs = || commits.iter().map(|commit| commit.after.id());
         runs().for_each(|run| self.run_cache.forget(run));
@@ -232,7 +233,7 @@ impl HeldMessages {
         Self(requests.iter().filter_map(held).collect())
     }
 
-    /// The tasks of the run whose messages their holders put back.
+    /// The tasks of the run whose messages the senders put back.
     fn put_back(&self, run: &Run, pool: &Pool, now: Timestamp) -> Vec<TaskRef> {
         let messages = self.0.iter().filter(|(id, _)| *id == run.id());
         let kept = messages.filter(|(_, message)| message.put_back_for(run, pool, now).is_some());
@@ -273,7 +274,7 @@ fn answer_alike(requests: Vec<Request>, error: &Arc<StoreError>) {
     }
 }
 
-/// Answers the requests whose runs are as decided, and returns those whose runs another process committed to first.
+/// Answers the requests whose decisions hold. Returns those whose runs another process committed to first.
 fn answer_all(requests: Vec<Request>, after: &HashMap<RunId, Arc<Run>>) -> Vec<Request> {
     let mut beaten = Vec::new();
     for request in requests {

@@ -1,5 +1,5 @@
-//! The command loop: commands of all tasks of the process wait here and are carried out in batches, one commit each. A fixed
-//! number of batches may be in flight, and a run is in one batch at a time.
+//! The command loop collects the commands of all tasks of the process and carries them out in batches, one commit each. The number
+//! of batches in flight is bounded, and a run is in one batch at a time.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ impl Commands {
         (Self { requests: sender }, CommandLoop { writer: BatchWriter::new(parts), requests, bounds })
     }
 
-    /// Carries out `order` and returns the run after it. The events are durable by then.
+    /// Carries out `order` and returns the run after it. When this returns, the events are durable.
     pub(crate) async fn send(&self, run: RunId, order: impl Into<Order>) -> Result<Arc<Run>, CommandError> {
         self.send_holding(run, order.into(), None).await
     }
 
-    /// Does the same for a sender that may hold a message of the run. If the message's task is ready again after the commit, no new
-    /// message is published where [`HeldMessage::put_back_for`] gives a time: the sender has to put back its own.
+    /// Like [`order`](Self::order), for a sender that may hold a message of the run. If [`HeldMessage::put_back_for`] gives a time
+    /// after the commit, no new message is published: the sender must put back its own.
     pub(crate) async fn send_holding(
         &self,
         run: RunId,
@@ -46,7 +46,7 @@ impl Commands {
     }
 }
 
-/// Collects requests and has them carried out.
+/// Collects requests and carries them out.
 pub(crate) struct CommandLoop {
     writer: BatchWriter,
     requests: mpsc::Receiver<Request>,
@@ -74,7 +74,7 @@ impl CommandLoop {
                 }
                 else => break,
             }
-            // A batch includes all that has arrived by the time it begins.
+            // A batch includes all requests that have arrived when it begins.
             while waiting.has_capacity(bounds.batch)
                 && let Ok(request) = requests.try_recv()
             {

@@ -1,4 +1,4 @@
-//! Decides a batch in memory: what the commands change in the runs that they are about.
+//! Decides a batch in memory: computes how the commands change their runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,12 +10,12 @@ use tracing::debug;
 
 use super::request::{CommandError, Request};
 
-/// A run that commands are decided on.
+/// A run with the context for decisions.
 pub(super) struct Subject {
     pub(super) run: Run,
     /// The charge of its budgets before the commands.
     pub(super) booked: Charge,
-    /// Whether it is from the run cache: another process may have committed to it since.
+    /// Whether the run is from the run cache: another process may have committed to it since.
     is_cached: bool,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct Change {
 
 /// A batch after its decisions.
 pub(super) struct Decided {
-    /// They are answered once the changes are committed.
+    /// Requests that are answered after the changes are committed.
     pub(super) requests: Vec<Request>,
-    /// They were refused, or had no effect, on a run from the cache: they are decided again on the stored run.
+    /// Requests that were refused or had no effect on a cached run. They must be decided again on the stored run.
     pub(super) unsure: Vec<Request>,
     /// Ordered: every process writes the runs of a batch in the same order, and a simulation can be repeated.
     pub(super) changes: BTreeMap<RunId, Change>,
@@ -102,7 +102,7 @@ fn carry_out(
     for event in decision.events {
         let event = SequencedEvent { sequence: run.version() + 1, at: now, event };
         if let Err(error) = run.apply(&event) {
-            // A test over every reachable state holds `decide` and `apply` together.
+            // A test checks for every reachable state that `apply` accepts the decision.
             tracing::error!(run = %run.id(), %error, "a decision cannot be applied");
             debug_assert!(false, "a decision cannot be applied: {error}");
             break;
@@ -112,7 +112,7 @@ fn carry_out(
     Ok(Change { events, effects: decision.effects })
 }
 
-/// Carries out a command on a run in memory and returns what a commit of it would contain.
+/// Carries out a command on a run in memory. Returns the content of its commit.
 pub(crate) fn rehearse(run: &mut Run, command: &Command, now: Timestamp) -> Result<Change, Refusal> {
     carry_out(run, command, None, now)
 }

@@ -1,4 +1,4 @@
-//! The follow-up of a commit: work that nobody needs stops, watchers get a signal, and ready tasks are published.
+//! The follow-up of a commit: stops work that is no longer needed, signals watchers, and publishes ready tasks.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tracing::debug;
 use crate::claims::leases::ClaimRegistry;
 use crate::lanes::publisher::Publisher;
 
-/// Most batches whose messages and signals are being sent while later batches are decided.
+/// Most batches whose messages and signals may still be in flight while later batches are decided.
 const FOLLOW_UPS_MAX: usize = 32;
 
 /// A commit that the store has written, and the effects of its commands.
@@ -47,7 +47,7 @@ impl FollowUps {
         while under_way.join_next().await.is_some() {}
     }
 
-    /// Stops work that nobody needs, before it returns. Messages and signals are sent afterwards: losing them is harmless, so no
+    /// Stops work that is no longer needed before it returns. Messages and signals are sent later: losing them is harmless, so no
     /// caller waits for them.
     pub(super) async fn follow_up(&self, committed: Vec<Committed>) {
         for Committed { commit, effects } in &committed {
@@ -92,7 +92,7 @@ impl Sender {
         if committed.may_stop_others()
             && let Err(error) = self.live.publish_stop(run.id()).await
         {
-            debug!(run = %run.id(), %error, "other processes were not told to stop");
+            debug!(run = %run.id(), %error, "other processes were not notified to stop");
         }
         for (task, not_before) in committed.ready() {
             self.publisher.publish(&committed.commit, task, not_before).await;
@@ -101,8 +101,8 @@ impl Sender {
 }
 
 impl Committed {
-    /// The tasks that the commit left ready, with their earliest times. A later command of the batch may have claimed or ended a task
-    /// that an earlier one readied.
+    /// The tasks that are ready after the commit, with their earliest times. A later command of the batch may have claimed or ended a
+    /// task that an earlier one made ready.
     fn ready(&self) -> impl Iterator<Item = (TaskRef, Timestamp)> {
         self.effects.iter().filter_map(|effect| match *effect {
             Effect::Dispatch { task, not_before } => {

@@ -1,6 +1,6 @@
-//! Runs that are written alone. The store refuses a whole batch if it refuses one of its commits: a person has locked a row, or
-//! Postgres does not accept a value. The commits of such a batch are tried again one by one, so that all but the refused one are
-//! written soon. A run that is refused alone is tried again with growing pauses, and delays no other run.
+//! Tracks runs that must be written alone. If the store refuses one commit of a batch, it refuses the whole batch: for example, an
+//! operator has locked a row, or Postgres rejects a value. The commits of such a batch are tried again one by one, so that all
+//! others are written soon. A run that is refused alone is tried again with growing pauses, and delays no other run.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 /// Most runs that are tried alone concurrently. A try may wait for a lock, and occupies a connection meanwhile.
 const CONCURRENT_MAX: usize = 4;
-/// Most of them that were refused alone before; the others are probably sound.
+/// Most of these runs that were refused alone before; the others can probably be written.
 const REFUSED_CONCURRENT_MAX: usize = 1;
 /// Pause after a run was refused alone for the first time; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -21,37 +21,37 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// How long a run without writes stays in the register.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(5);
-/// Most runs in the register. Others are found again with the batch that they are in.
+/// Most runs in the register. Others are added again when their batch is refused.
 const RUNS_MAX: usize = 65_536;
 
-/// The register of such runs.
+/// The register of refused runs.
 #[derive(Default)]
 pub(super) struct RefusedRuns {
     runs: Mutex<HashMap<RunId, Entry>>,
-    /// How many there are. Most of the time there are none, and then nothing is looked up.
+    /// The number of runs. It is usually zero, and then no lookup is needed.
     count: AtomicUsize,
 }
 
 struct Entry {
-    /// How often it was refused alone.
+    /// How often the run was refused alone.
     refusals: u32,
     /// The last error of the store.
     error: Option<Arc<StoreError>>,
     not_before: Timestamp,
-    /// When it was last suspected.
+    /// When the run was last refused, alone or in a batch.
     since: Timestamp,
 }
 
 /// How to handle a request for a run.
 pub(super) enum Handling {
-    /// It may share a batch.
+    /// The request may share a batch.
     Together,
-    /// It has to be tried alone.
+    /// The run must be tried alone.
     Alone {
-        /// Whether it was refused alone before.
+        /// Whether the run was refused alone before.
         is_refused: bool,
     },
-    /// It must not be tried yet.
+    /// The run must not be tried yet.
     Later(Arc<StoreError>),
 }
 
@@ -101,7 +101,7 @@ impl RefusedRuns {
         }
     }
 
-    /// Notes that the run was written, or has not to be written any more.
+    /// Notes that the run was written, or no longer needs to be.
     pub(super) fn passed(&self, run: RunId) {
         if self.is_empty() {
             return;

@@ -12,12 +12,12 @@ use podium_ports::queue::Lane;
 use podium_ports::store::StoreError;
 use tokio::sync::oneshot;
 
-/// How often a batch is decided again because another process committed first, before its callers get an error.
+/// Most times that a batch is decided again because another process committed first; then its callers get an error.
 pub(super) const CONFLICTS_MAX: u32 = 16;
 /// Longest time for which a message is put back for its task's next attempt. A task that waits longer is published when it is due.
 const PUT_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Why a command was not carried out.
+/// A command was not carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommandError {
     /// The run does not exist.
@@ -55,7 +55,7 @@ pub(crate) struct Bounds {
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) command: Arc<Command>,
-    /// Decided right after it. It is left out if the run refuses it, which the caller sees in the run.
+    /// A second command, decided right after the first. It is left out if the run refuses it; the caller sees that in the run.
     pub(crate) then: Option<Command>,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct HeldMessage {
 }
 
 impl HeldMessage {
-    /// How long to put the message back after a commit made its task ready again in its lane. `None` if the task gets a new message
-    /// or needs none. A message that is put back for longer would take a place in the lane for nothing.
+    /// The delay with which the sender must put back the message, if a commit made its task ready again in its lane. `None` if the
+    /// task gets a new message or needs none: a message with a longer delay would only take up capacity of the lane.
     pub(crate) fn put_back_for(&self, run: &Run, pool: &Pool, now: Timestamp) -> Option<Duration> {
         let TaskState::Ready { not_before } = run.task(self.task)?.state else { return None };
         let delay = not_before.since(now);
@@ -95,7 +95,7 @@ pub(super) struct Request {
     pub(super) order: Order,
     /// The message that the sender holds.
     pub(super) message: Option<HeldMessage>,
-    /// The budget that cannot hold what an earlier decision permitted: the run ends instead.
+    /// The budget that lacks the capacity for an earlier decision; the run ends instead.
     pub(super) shortage: Option<Shortage>,
     pub(super) reply: oneshot::Sender<Result<Arc<Run>, CommandError>>,
 }

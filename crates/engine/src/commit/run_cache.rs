@@ -1,7 +1,7 @@
-//! The run cache: the runs that this process worked on last, so that they are not loaded for each command.
+//! The run cache holds the runs that this process worked on last, so that they are not loaded for each command.
 //!
-//! A cached run may be older than the stored one. That is harmless if it leads to a commit, which names the version that it follows
-//! and is refused if another process committed first. Any other conclusion needs the stored run.
+//! A cached run may be older than the stored one. That is harmless for a commit: it names the version that it follows, and the store
+//! refuses it if another process committed first. Any other decision needs the stored run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,8 +60,7 @@ impl RunCache {
         self.lock().runs.get(&id).map(|entry| Arc::clone(&entry.run))
     }
 
-    /// Puts a committed or loaded run in, unless a newer version is cached. A run that has ended is removed, because no work on it
-    /// follows.
+    /// Adds a committed or loaded run, unless a newer version is cached. An ended run is removed, because no work on it follows.
     pub(crate) fn note(&self, run: &Arc<Run>) {
         let mut table = self.lock();
         if table.runs.get(&run.id()).is_some_and(|entry| entry.run.version() > run.version()) {
@@ -123,7 +122,7 @@ fn bytes_of_request(spec: &RunSpec) -> usize {
     said + answer + tools + spec.request.stops.as_slice().iter().map(String::len).sum::<usize>()
 }
 
-/// Memory of a run, estimated: texts of clients, conductors and workers are counted, the rest is a constant each.
+/// Estimated memory of a run: the length of texts of clients, conductors and workers, and a constant for each other part.
 fn bytes_of(run: &Run) -> usize {
     let asked = bytes_of_request(run.spec());
     let rounds = run.rounds().iter().map(|round| {
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(
             (table.runs.len(), table.order.len(), table.bytes),
             (0, 0, 0),
-            "it exceeds the whole cache"
+            "the run exceeds the whole cache"
         );
     }
 
@@ -250,6 +249,6 @@ mod tests {
         cache.note(&run);
         assert_eq!(cache.get(run.id()).unwrap().version(), 2);
         cache.note(&cancelled(&run));
-        assert!(cache.get(run.id()).is_none(), "it has ended");
+        assert!(cache.get(run.id()).is_none(), "the run has ended");
     }
 }

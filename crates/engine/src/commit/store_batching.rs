@@ -1,4 +1,4 @@
-//! Batches for the store: callers' questions wait while one batch is in flight, and form the next one.
+//! Groups calls of the store: requests wait while one batch is in flight, and form the next batch.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::request::Bounds;
 type Answer<A> = Result<A, StoreError>;
 type Asked<Q, A> = (Q, oneshot::Sender<Answer<A>>);
 
-/// Sends questions to a batch. Cheap to clone.
+/// Adds requests to the next batch. Cheap to clone.
 pub(crate) struct Gathering<Q, A> {
     questions: mpsc::Sender<Asked<Q, A>>,
 }
 
-/// The questions that wait. They end when the last handle is dropped.
+/// The waiting requests. They end when the last handle is dropped.
 pub(crate) struct Questions<Q, A> {
     questions: mpsc::Receiver<Asked<Q, A>>,
     batch_max: usize,
@@ -47,7 +47,7 @@ impl<Q, A> Gathering<Q, A> {
 }
 
 impl<Q, A> Questions<Q, A> {
-    /// The next batch, as soon as a question waits.
+    /// The next batch, as soon as a request waits.
     async fn next(&mut self) -> Option<(Vec<Q>, Vec<oneshot::Sender<Answer<A>>>)> {
         let mut batch = Vec::new();
         self.questions.recv_many(&mut batch, self.batch_max).await;
@@ -75,7 +75,7 @@ pub(crate) async fn serve<Q, A>(mut waiting: Questions<Q, A>, store: Arc<dyn Run
 }
 
 fn reply_all<A>(replies: Vec<oneshot::Sender<Answer<A>>>, answers: Answer<Vec<A>>) {
-    // A caller may be gone: then its answer is dropped.
+    // If a caller is gone, its answer is dropped.
     match answers {
         Ok(answers) => {
             replies.into_iter().zip(answers).for_each(|(reply, answer)| drop(reply.send(Ok(answer))));

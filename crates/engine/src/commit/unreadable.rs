@@ -1,5 +1,5 @@
-//! Runs that this process cannot read: a newer version wrote to them, or they are damaged. They must not delay other runs, and are
-//! left to processes that can read them.
+//! Tracks runs that this process cannot read: a newer version wrote to them, or they are corrupt. They must not delay other runs,
+//! and are left to processes that can read them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,17 @@ use tracing::error;
 use crate::metrics::Metrics;
 use crate::parts::Parts;
 
-/// How long sweeps leave out such a run before they try it again.
+/// How long sweeps skip an unreadable run before they try it again.
 const LEFT_OUT: Duration = Duration::from_secs(30);
-/// Most such runs in the register, a mebibyte of ids. Each sweep finds the others again.
+/// Most runs in the register, a mebibyte of ids. Each sweep finds the others again.
 const RUNS_MAX: usize = 65_536;
 
-/// The register of such runs. Clones share it.
+/// The register of unreadable runs. Clones share it.
 #[derive(Clone)]
 pub(crate) struct UnreadableRuns {
     parts: Parts,
     metrics: Metrics,
-    /// When sweeps try each of them again.
+    /// When sweeps try each run again.
     runs: Arc<Mutex<BTreeMap<RunId, Timestamp>>>,
 }
 
@@ -33,7 +33,7 @@ impl UnreadableRuns {
         Self { parts, metrics, runs: Arc::default() }
     }
 
-    /// The runs that a sweep leaves out.
+    /// The runs that a sweep must skip.
     pub(crate) fn left_out(&self) -> Vec<RunId> {
         let now = self.parts.clock.now();
         self.lock().iter().filter(|(_, until)| now < **until).map(|(run, _)| *run).collect()

@@ -11,17 +11,17 @@ use super::request::{Bounds, CommandError, Request};
 /// Requests that are carried out together.
 pub(super) struct Batch {
     pub(super) kind: Kind,
-    /// The runs that they are about.
+    /// The runs of the requests.
     pub(super) runs: HashSet<RunId>,
     pub(super) requests: Vec<Request>,
 }
 
-/// Why requests are carried out together.
+/// The reason why requests form a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// They arrived first.
+    /// They are the oldest.
     Oldest,
-    /// They are about one run that the store refused, alone or together with others.
+    /// They are for one run that the store refused, alone or in a batch.
     Alone { is_refused: bool },
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Waiting {
     oldest: usize,
     /// Runs that are being tried alone.
     alone: usize,
-    /// How many of them were refused alone before.
+    /// Number of these runs that were refused alone before.
     refused: usize,
 }
 
 impl Waiting {
-    /// Whether more requests may wait. The bound matters because many may be about runs in flight.
+    /// Whether more requests may wait. Many may wait for runs in flight, so their number is bounded.
     pub(super) fn has_capacity(&self, batch_max: usize) -> bool {
         self.requests.len() < batch_max
     }
 
-    /// The next batch that may begin: a run that has to be written alone, or the oldest requests. Requests for a run that must not be
+    /// The next batch that may begin: a run that must be written alone, or the oldest requests. Requests for a run that must not be
     /// tried yet are answered with an error.
     pub(super) fn next(&mut self, bounds: Bounds, refused: &RefusedRuns, now: Timestamp) -> Option<Batch> {
         self.next_alone(refused, now).or_else(|| self.next_batch(bounds, refused, now))
@@ -102,7 +102,7 @@ impl Waiting {
         Batch { kind, runs, requests }
     }
 
-    /// Notes the end of a batch, and takes back the requests that have to be tried again.
+    /// Notes the end of a batch. `again` are its requests to try again.
     pub(super) fn release(&mut self, kind: Kind, runs: &HashSet<RunId>, again: Vec<Request>) {
         self.in_flight.retain(|run| !runs.contains(run));
         self.requests.splice(..0, again);
@@ -132,7 +132,7 @@ mod tests {
 
     const NOW: Timestamp = TestClock::START;
 
-    /// Commands about `a`, `b`, `a`, `c`, in this order.
+    /// Commands for runs `a`, `b`, `a`, `c`, in this order.
     fn four() -> ([RunId; 3], Vec<Arc<Command>>, Waiting) {
         let ids = SeededIds::new(1);
         let [a, b, c] = [(); 3].map(|()| ids.run_id(NOW));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_about_one_run_share_a_batch_in_their_order() {
+    fn commands_for_one_run_share_a_batch_in_their_order() {
         let (_, commands, mut waiting) = four();
         let batch = waiting.next(bounds(8), &RefusedRuns::default(), NOW).unwrap();
         assert_eq!(places(&commands, &batch), [0, 1, 2, 3]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn refused() -> Arc<StoreError> {
-        Arc::new(StoreError::Refused("a test wants it so".into()))
+        Arc::new(StoreError::Refused("refused by the test".into()))
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             alone.iter().map(|batch| places(&commands, batch)).collect::<Vec<_>>(),
             [vec![0, 2], vec![1], vec![3]]
         );
-        // Two are written, one is refused.
+        // Two runs are written, one is refused.
         register.passed(a);
         register.passed(c);
         for batch in &alone {
