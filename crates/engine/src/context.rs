@@ -1,4 +1,4 @@
-//! The lower layer of the engine: the ports and the components that the API and all loops use. It knows neither of them.
+//! The lower layer of the engine: the ports and the components that the API and all loops use. It depends on neither.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::parts::Parts;
 use crate::upkeep::supervision::Supervision;
 
-/// Interval between checks whether the wall clock is right again.
+/// Interval between checks of a wrong wall clock.
 const CLOCK_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Most runs that are loaded together: each may have some MB, and a whole batch is in memory.
 const LOADS_MAX: usize = 16;
@@ -158,12 +158,12 @@ impl Context {
         self.shared.parts.clock.now()
     }
 
-    /// Loads a run as it is stored.
+    /// Loads a run from the store.
     pub(crate) async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
         self.shared.loads.ask(id).await
     }
 
-    /// Whether the process takes tasks from lanes. Then it caches the runs that it accepts, as it may soon work on them.
+    /// Whether the process takes tasks from lanes. If so, it caches the runs that it accepts, because it may soon work on them.
     pub(crate) fn takes_tasks(&self) -> bool {
         self.shared.takes_tasks.load(Ordering::Relaxed)
     }

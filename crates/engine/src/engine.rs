@@ -94,7 +94,7 @@ impl Engine {
         estimate(&self.context, request).await
     }
 
-    /// A run as it is stored.
+    /// The stored run.
     pub async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
         self.context.run(id).await
     }
@@ -194,8 +194,8 @@ impl Engine {
         Sweeper::new(self.context.clone()).take_over().await
     }
 
-    /// Runs the loops for `work` until `stop`. Then work in flight is finished within the drain time, or handed back. An error means
-    /// that a loop panicked or ended by itself. The process must end then, because it would look healthy and do nothing.
+    /// Runs the loops for `work` until `stop`. Then work in flight is finished within the drain time, or released. After an error (a
+    /// loop panicked or ended by itself) the process must end, because it would look healthy and do nothing.
     pub async fn work(&self, work: Work, stop: CancellationToken) -> Result<(), LoopEnded> {
         self.context.set_takes_tasks(work.takes_tasks());
         Loops::new(self.context.clone(), self.supervision.clone(), stop).run(work).await

@@ -1,10 +1,10 @@
-//! The engine accepts, plans, executes, sweeps and serves runs. It knows only ports, so the same loops run embedded in one process and
-//! spread over a cluster.
+//! The engine accepts, plans, executes, sweeps and serves runs. It depends only on ports, so the same loops run embedded in one
+//! process and spread over a cluster.
 //!
-//! The run protocol in short: the store is the only authoritative state. A ready task in it is a message to be published, and the
-//! process that commits the task publishes it afterwards. The queue may lose or repeat messages: the sweeper publishes overdue tasks
-//! again, and a claim that is committed before any call keeps repeated messages from being paid twice. The first finished, paid
-//! result wins, whatever its claim; errors are fenced by the claim.
+//! The run protocol in short: the store is the only authoritative state. The process that commits a ready task publishes its message
+//! afterwards. The queue may lose or repeat messages: the sweeper publishes overdue tasks again, and a claim is committed before any
+//! call, so a repeated message does not cause a second paid call. The first finished, paid result wins, whatever its claim; errors
+//! are fenced by the claim.
 //!
 //! The layers, from the bottom: [`commit`], [`lanes`] and [`claims`] form the [`context`]; [`front`], [`planner`], [`executor`] and
 //! [`upkeep`] use it; [`loops`] starts them, and [`engine`] is the API.

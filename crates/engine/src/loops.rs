@@ -1,4 +1,4 @@
-//! The loops of a process: upkeep in every process, and the lanes of its work. They start together and stop in order.
+//! Starts and stops the loops of a process: upkeep in every process, and the lanes of its work. They stop in order.
 
 use podium_ports::queue::Lane;
 use tokio::task::JoinSet;
@@ -16,15 +16,15 @@ use crate::upkeep::settler::Settler;
 use crate::upkeep::supervision::{LoopEnded, Supervision};
 use crate::upkeep::sweeper::Sweeper;
 
-/// The loops and the orders to end them.
+/// The loops and the tokens that stop them.
 pub(crate) struct Loops {
     context: Context,
     supervision: Supervision,
-    /// No new work begins, and sweeps end.
+    /// Cancelled first: no new work begins, and sweeps end.
     stop: CancellationToken,
-    /// Work in flight is handed back.
+    /// Cancelled after the drain time: work in flight is released.
     abandon: CancellationToken,
-    /// No work is in flight any more, so heartbeats end.
+    /// Cancelled when no work is in flight any more: heartbeats end.
     ended: CancellationToken,
 }
 
@@ -34,7 +34,7 @@ impl Loops {
         Self { context, supervision, stop, abandon, ended }
     }
 
-    /// Runs all loops until `stop`, then waits for work in flight, at most for the drain time, and hands the rest back.
+    /// Runs all loops until `stop`, then waits for work in flight, at most for the drain time, and releases the rest.
     pub(crate) async fn run(self, work: Work) -> Result<(), LoopEnded> {
         let mut upkeep = self.start_upkeep(work.takes_tasks());
         let mut lanes = self.start_lanes(work);
@@ -49,7 +49,7 @@ impl Loops {
             biased;
             () = &mut all_done => {}
             () = self.context.parts().clock.sleep(self.context.options().drain) => {
-                info!("the drain time is over: work in flight is handed back");
+                info!("the drain time is over; releasing work in flight");
                 self.abandon.cancel();
                 all_done.await;
             }

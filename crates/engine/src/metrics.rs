@@ -1,7 +1,7 @@
 //! The engine's metrics. `docs/metrics.md` describes each, and a test compares the two.
 //!
-//! Runs, plans and steps are measured by their events, in the process that commits them, once they are durable. So each is counted
-//! once, whatever is tried twice; a commit whose answer was lost is not counted. Everything else is measured where it happens.
+//! The process that commits events counts runs, plans and steps by them, after they are durable. So a repeated try is counted once. A
+//! commit whose answer was lost is not counted. Everything else is measured where it happens.
 //!
 //! Times are those of the port `Clock`, in milliseconds. No attribute contains a tenant, key or run, whose number is unbounded.
 
@@ -64,7 +64,7 @@ struct Inner {
 pub(crate) enum Stage {
     /// When a request was submitted.
     Accept,
-    /// During a run, which then ended or had no follow-up round.
+    /// During a run; then the run ended or had no follow-up round.
     Run,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Found {
 }
 
 impl Metrics {
-    /// Instruments of the process' meter, which must be set before.
+    /// Creates the instruments. The process' meter must be set before.
     pub(crate) fn new(pool: &Pool) -> Self {
         let meter = &global::meter(SCOPE);
         let counter =
@@ -88,30 +88,33 @@ impl Metrics {
             calls: Calls::new(meter, pool),
             lanes: Lanes::new(meter, pool),
             cache: Cache::new(meter),
-            permits: counter(
-                "podium.permit.asked",
-                "{permit}",
-                "Times that the limiter was asked for a call",
-            ),
+            permits: counter("podium.permit.asked", "{permit}", "Requests to the limiter for a permit"),
             breakers: meter
                 .u64_gauge("podium.breaker.open")
                 .with_unit("{breaker}")
-                .with_description("1 while the worker's circuit breaker is open, as the limiter said last")
+                .with_description(
+                    "1 while the worker's circuit breaker is open, by the limiter's last answer",
+                )
                 .build(),
             waits: seconds(
                 meter,
                 "podium.step.wait",
-                "From when a step could begin until its call was permitted",
+                "Time from when a step could begin until its call was permitted",
                 &WAITS_S,
             ),
             budget_refusals: counter(
                 "podium.budget.refusals",
                 "{refusal}",
-                "Times that a budget had no room for what a run would spend",
+                "Requests and runs that a budget lacked the capacity for",
             ),
             sweeps: counter("podium.sweep.count", "{sweep}", "Searches of the store for lost tasks"),
             swept: counter("podium.sweep.found", "{task}", "Tasks and runs that sweeps found"),
-            commit_duration: seconds(meter, "podium.commit.duration", "One commit of a batch", &COMMITS_S),
+            commit_duration: seconds(
+                meter,
+                "podium.commit.duration",
+                "Duration of one commit of a batch",
+                &COMMITS_S,
+            ),
             commit_commands: meter
                 .u64_histogram("podium.commit.commands")
                 .with_unit("{command}")
@@ -121,7 +124,7 @@ impl Metrics {
             commit_conflicts: counter(
                 "podium.commit.conflicts",
                 "{command}",
-                "Commands decided anew because another process had committed first",
+                "Commands decided again because another process had committed first",
             ),
         };
         Self { inner: Arc::new(inner) }

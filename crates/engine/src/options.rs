@@ -9,7 +9,8 @@ use podium_domain::retry::RetryLimits;
 pub struct Options {
     /// The process' name in claims.
     pub executor: String,
-    /// How long the claims of a process hold after its last heartbeat. While it holds claims, it sends one every quarter of this.
+    /// Length of a process' lease: its claims hold for this time after its last heartbeat. While it holds claims, it sends four
+    /// heartbeats in this time.
     pub lease: Duration,
     /// Interval between sweeps.
     pub sweep_every: Duration,
@@ -19,11 +20,11 @@ pub struct Options {
     pub dispatch_every: Duration,
     /// Most tasks of a kind that one sweep acts on, and most tasks of a lane that are published together.
     pub sweep_tasks_max: u32,
-    /// How long a run is kept after its end; `None` keeps it for ever.
+    /// How long a run is kept after its end; `None` keeps it forever.
     pub runs_kept: Option<Duration>,
     /// Interval between removals of old runs.
     pub remove_every: Duration,
-    /// Interval between releases of reservations that ended runs still have for calls whose executor never reported.
+    /// Interval between searches for ended runs with reservations for calls whose executor never reported.
     pub settle_every: Duration,
     /// The time that an attempt may take in addition to its call, from its claim to the commit of its result. After that, the
     /// reservation of an ended run for the attempt is released.
@@ -38,7 +39,7 @@ pub struct Options {
     pub fetch_wait: Duration,
     /// Longest time for one plan.
     pub plan_time_max: Duration,
-    /// Pause after the first failed attempt; it doubles with each further one.
+    /// Pause after the first failed attempt; it doubles with each later one.
     pub retry_pause: Duration,
     /// Longest such pause, unless the vendor asks for a longer one.
     pub retry_pause_max: Duration,
@@ -49,13 +50,13 @@ pub struct Options {
     /// Most concurrent batches of commands, each of other runs. More than one helps if the store syncs several commits together,
     /// as Postgres does.
     pub batches_max: usize,
-    /// Most commands that wait for a batch, and most runs that wait to be created. Further callers wait.
+    /// Most commands that wait for a batch, and most runs that wait to be created. Beyond it, callers wait.
     pub waiting_commands_max: usize,
     /// Most runs in the run cache.
     pub run_cache_runs_max: usize,
     /// Most bytes of the run cache, estimated.
     pub run_cache_bytes_max: usize,
-    /// How long work in flight may continue after the order to stop, before it is handed back.
+    /// How long work in flight may continue after the order to stop, before it is released.
     pub drain: Duration,
 }
 

@@ -22,7 +22,7 @@ pub struct Parts {
     pub queue: Arc<dyn StepQueue>,
     /// Live text and signals.
     pub live: Arc<dyn LiveStream>,
-    /// The ids and abilities of the conductors, whichever process they plan in.
+    /// The ids and abilities of all conductors, including those that plan in other processes.
     pub conductors: ConductorProfiles,
     /// The time.
     pub clock: Arc<dyn Clock>,

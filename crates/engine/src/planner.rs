@@ -1,5 +1,5 @@
-//! The planner serves the lanes of plans: it asks the conductor and records the plan. Final steps begin while the rest of the plan
-//! is being written.
+//! The planner serves the lanes of plans: it calls the conductor and records the plan. Complete steps begin while the rest of the
+//! plan is being written.
 
 mod early;
 pub(crate) mod fallback;
@@ -51,21 +51,21 @@ impl Planner {
         Service { context, lane, slots, work: self, stop, abandon }.serve_lane().await;
     }
 
-    /// The conductor that the run was assigned at its acceptance. No other one plans for it, because the run names it.
+    /// The conductor that the run was assigned at its acceptance. The run names it, so no other conductor plans for the run.
     fn conductor_of(&self, run: &Run) -> Result<&Arc<dyn Conductor>, ConductorError> {
         let id = &run.spec().conductor;
         let mut all = self.conductors.all();
         all.find(|conductor| conductor.id() == id).ok_or_else(|| ConductorError::Absent { id: id.clone() })
     }
 
-    /// Asks the conductor, publishes its text and begins final steps, all concurrently.
+    /// Calls the conductor, publishes its text and begins complete steps, all concurrently.
     async fn plan(
         &self,
         claimed: &Claimed,
         abandon: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError> {
         let (context, run, task) = (&self.context, &claimed.run, claimed.task);
-        // Another process may have the conductor: no fallback plan of this one replaces it.
+        // Another process may have the conductor, so this process does not use a fallback plan.
         let conductor = self.conductor_of(run)?;
         let request = plan_request(context, run, task, claimed.claim, Some(&**conductor));
         let attempts = run.task(task).map_or(0, |task| task.attempts_with(None));
@@ -74,7 +74,7 @@ impl Planner {
         } else {
             MayRetry::No
         };
-        // The conductor's own bound on tokens bounds these channels.
+        // The conductor's limit of tokens bounds these channels.
         let (texts, to_publish) = mpsc::unbounded_channel();
         let (copies, to_read) = mpsc::unbounded_channel();
         let sink = move |text: &str| {
@@ -111,7 +111,7 @@ impl Planner {
     }
 
     /// The answer to a message whose run has a conductor that this process lacks: planners that have it get the message. `None` if
-    /// the conductor is here, or if the deadline is near: then planning fails with the reason.
+    /// this process has the conductor, or if the deadline is near: then planning fails with the reason.
     async fn leave(&self, incoming: &Incoming) -> Option<Settle> {
         let context = &self.context;
         let run = match context.run_cache().get(incoming.run) {
@@ -178,7 +178,7 @@ impl LaneWork for Planner {
         Ok(ClaimedPlan { claimed, _slot: slot })
     }
 
-    /// A plan readies steps, which executors run: no other plan follows.
+    /// A plan makes steps ready, which executors run: no other plan follows.
     async fn carry_out(
         &self,
         plan: ClaimedPlan,

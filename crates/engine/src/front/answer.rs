@@ -37,7 +37,7 @@ pub enum AnswerPart {
     Ended(Box<Run>),
 }
 
-/// Why an answer broke off.
+/// The answer's stream failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The store failed.

@@ -23,13 +23,13 @@ const SUCCEEDED: &str = "succeeded";
 /// The cost of a run, estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// The most that it costs with one attempt at each step, bounded by the run's cap.
+    /// The highest cost with one attempt at each step, bounded by the run's cap.
     pub cost_max: Cost,
-    /// The most that planning costs, included in `cost_max`.
+    /// The highest cost of planning, included in `cost_max`.
     pub planning_cost_max: Cost,
     /// The least capacity that a budget must have.
     pub cost_min: Cost,
-    /// The worker of each step and the most that one attempt costs, if the plan needs no model.
+    /// The worker of each step and the highest cost of one attempt, if the plan needs no model.
     pub steps: Vec<(WorkerId, Cost)>,
     /// The cost of similar runs; `None` if there are too few.
     pub typical: Option<Typical>,

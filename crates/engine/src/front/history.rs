@@ -53,10 +53,10 @@ pub(crate) fn history(
 impl History {
     async fn next(&mut self) -> Result<Option<SequencedEvent>, StoreError> {
         if self.page.is_empty() && !self.is_over {
-            // Nothing closes the semaphore.
+            // The semaphore is never closed.
             let _permit = self.reads.0.acquire().await.ok();
             let events = self.parts.store.events(self.id, self.after, PAGE).await;
-            // After an error nothing follows.
+            // The stream ends after an error.
             self.is_over = events.is_err();
             self.page = events?.into();
         }

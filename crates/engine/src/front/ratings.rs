@@ -1,4 +1,4 @@
-//! Ratings of answers by their tenants, and what they say about workers.
+//! Tenants' ratings of answers, and the workers' outcomes that follow from them.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use podium_ports::store::{RatedRun, StoreError};
 
 use crate::context::Context;
 
-/// Why a run is not rated.
+/// A run was not rated.
 #[derive(Debug, thiserror::Error)]
 pub enum RateError {
     /// The tenant has no such run.
@@ -67,7 +67,7 @@ pub(crate) async fn rate(
         return Err(RateError::NotEnded);
     }
     let is_kept = context.parts().store.rate(tenant, id, rating, context.now()).await?;
-    // It may have been removed meanwhile.
+    // The run may have been removed meanwhile.
     if is_kept { Ok(()) } else { Err(RateError::UnknownRun) }
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn outcomes(
     after: Option<RunId>,
     limit: u32,
 ) -> Result<OutcomePage, StoreError> {
-    // No run has the least id of its time.
+    // No run has the lowest id of a time.
     let after = after.max(Some(RunId::least_at(accepted.start)));
     let rated = context.parts().store.rated(tenant, after, RunId::least_at(accepted.end), limit).await?;
     let is_full = rated.len() >= limit as usize;
@@ -91,7 +91,7 @@ pub(crate) async fn outcomes(
     Ok(OutcomePage { outcomes: rated.into_iter().filter_map(of_run).collect(), next })
 }
 
-/// The outcome of a rated run; `None` if several workers had a part in the answer, or no worker answered.
+/// The outcome of a rated run; `None` unless exactly one worker produced the answer.
 fn outcome(run: &Run, line: RatedRun) -> Option<RatedOutcome> {
     let spec = run.spec();
     let [round] = run.rounds() else { return None };

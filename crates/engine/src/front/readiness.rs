@@ -8,13 +8,13 @@ use podium_ports::clock::Skew;
 
 use crate::context::Context;
 
-/// How long a part has to answer, so that a probe gets its answer within a second.
+/// Time limit of a part's answer, so that a probe gets its answer within a second.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 
 /// The state of a process' parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// Each part.
+    /// The state of each part.
     pub parts: Vec<PartState>,
 }
 

@@ -71,7 +71,7 @@ impl Submitted {
     }
 }
 
-/// Why a request is rejected.
+/// A request was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// A part of the policy is out of bounds.
@@ -122,7 +122,7 @@ pub enum SubmitError {
     /// The store failed. The run may exist: repeating the request with a request id is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The run's first event cannot be applied, which is a defect.
+    /// The run's first event cannot be applied. This is a defect of Podium.
     #[error("the run could not begin")]
     Illegal(#[source] podium_domain::run::IllegalEvent),
 }
@@ -143,7 +143,7 @@ pub(crate) async fn submit(context: &Context, submit: Submit) -> Result<Submitte
 pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted, Ending), SubmitError> {
     let draft = continuing_draft(context, submit).await?;
     let id = draft.commit.after.id();
-    // Usually the subscription is complete first, and no end can be missed. An accepted run waits for no live stream.
+    // Usually the subscription is complete first, and no end can be missed. Accepting a run never waits for the live stream.
     let mut ending = Ending::of_new(context.clone(), id);
     let mut create = pin!(create(context, draft));
     let submitted = tokio::select! {
@@ -272,7 +272,7 @@ async fn create(context: &Context, draft: Draft) -> Result<Submitted, SubmitErro
     Ok(Submitted::New(draft.commit.after))
 }
 
-/// The run that the same request id belongs to, if it is of the same request. A run from before digests were stored is.
+/// The run of the same request id, if it is for the same request. A run without a stored digest counts as the same request.
 async fn existing(context: &Context, id: RunId, spec: &RunSpec) -> Result<Submitted, SubmitError> {
     let before = match &spec.request_digest {
         Some(_) => context.run(id).await?.and_then(|run| run.spec().request_digest.clone()),

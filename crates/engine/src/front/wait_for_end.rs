@@ -38,7 +38,7 @@ impl Ending {
         Self { context, id, signals: None, subscribing, may_be_over: false, poll_after: POLL_AFTER }
     }
 
-    /// The end of any run. If it has ended, the live stream is not needed.
+    /// The end of any run. For an ended run, the live stream is not needed.
     pub(crate) fn of_known(context: Context, id: RunId) -> Self {
         Self { may_be_over: true, ..Self::of_new(context, id) }
     }

@@ -90,7 +90,7 @@ pub enum ToolCallPiece {
 pub(crate) enum Wants {
     /// All of them.
     Everything,
-    /// The answer's text and the end. Events arrive when they are read for that, which is not at each commit.
+    /// The answer's text and the end. Events arrive only when these are read, not at each commit.
     Answer,
 }
 
@@ -104,7 +104,7 @@ struct Shown {
     reader: LiveReader,
 }
 
-/// Why a run cannot be watched.
+/// A run cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The run does not exist.
@@ -126,7 +126,7 @@ pub(crate) struct Watcher {
     /// A subscription that is not complete yet.
     subscribing: Option<BoxFuture<'static, Option<Signals>>>,
     shown: HashMap<StepRef, Shown>,
-    /// A round whose text is held back: before its plan is complete, nobody knows whether the text is the answer.
+    /// A round whose text is held back: before its plan is complete, it is unknown whether the text is the answer.
     withheld: Option<u16>,
     pending: VecDeque<Update>,
     poll_after: Duration,
@@ -242,7 +242,7 @@ impl Watcher {
             let events = self.parts.store.events(self.id, self.version(), EVENTS_PAGE).await?;
             let is_last = events.len() < EVENTS_PAGE as usize;
             for event in events {
-                // Events after the end, such as a result that nobody needs, are not shown to live watchers either.
+                // Events after the end, such as an unused result, are not shown to live watchers either.
                 let has_ended = self.run.as_ref().is_some_and(Run::is_ended);
                 self.fold(&event)?;
                 if event.sequence > self.after && !has_ended {
@@ -255,7 +255,7 @@ impl Watcher {
         }
     }
 
-    /// Fails if the run was removed: it is past its deadline, did not end for this watcher, and has no events any more.
+    /// Fails if the run was removed: it is past its deadline, this watcher has not seen its end, and it has no events.
     async fn must_exist(&mut self) -> Result<(), StoreError> {
         let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.spec().deadline_at;
         if !self.run.as_ref().is_some_and(is_due) || !self.parts.store.events(self.id, 0, 1).await?.is_empty()
@@ -292,7 +292,7 @@ impl Watcher {
         if !self.holds(step, frame.claim) {
             self.read_events().await?;
         }
-        // Text of a lost claim, or of a step that is done and in the events already.
+        // The text is from a lost claim, or from a step whose output is already in the events.
         if !self.holds(step, frame.claim) {
             return Ok(());
         }

@@ -32,11 +32,7 @@ impl Cache {
             |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
         Self {
             counters: CacheCounters::default(),
-            lookups: counter(
-                "podium.cache.lookups",
-                "{lookup}",
-                "Questions to the step cache, by what came of them",
-            ),
+            lookups: counter("podium.cache.lookups", "{lookup}", "Lookups in the step cache, by outcome"),
             kept: counter("podium.cache.kept", "{output}", "Outputs that were put into the step cache"),
         }
     }

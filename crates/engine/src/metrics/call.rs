@@ -12,10 +12,10 @@ use podium_ports::limiter::{Outcome, Settlement};
 
 use super::instruments::{WORKER, seconds};
 
-/// Bounds in seconds, as the conventions have them.
+/// Bounds in seconds, from the conventions.
 const DURATIONS_S: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// Bounds in tokens, as the conventions have them: powers of 4.
+/// Bounds in tokens, from the conventions: powers of 4.
 const TOKENS: [f64; 14] = [
     1.0,
     4.0,
@@ -58,19 +58,19 @@ impl Calls {
             duration: seconds(
                 meter,
                 "gen_ai.client.operation.duration",
-                "Calls of workers, to their end",
+                "Duration of calls of workers",
                 &DURATIONS_S,
             ),
             first_chunk: seconds(
                 meter,
                 "gen_ai.client.operation.time_to_first_chunk",
-                "Calls of workers, to the first text of the answer",
+                "Time from a call of a worker to the first text of its answer",
                 &DURATIONS_S,
             ),
             tokens: meter
                 .u64_histogram("gen_ai.client.token.usage")
                 .with_unit("{token}")
-                .with_description("Tokens of calls of workers, as far as they are known")
+                .with_description("Tokens of calls of workers, as far as known")
                 .with_boundaries(TOKENS.to_vec())
                 .build(),
             misreported: meter
@@ -82,14 +82,14 @@ impl Calls {
         }
     }
 
-    /// The vendor of a call reported more usage than the call can have taken.
+    /// Counts a call whose vendor reported more usage than the call can have taken.
     pub(crate) fn misreported(&self, worker: &WorkerId) {
         if let Some([_, _, _, worker]) = self.workers.get(worker) {
             self.misreported.add(1, std::slice::from_ref(worker));
         }
     }
 
-    /// A call has ended that was sent.
+    /// Measures a call that was sent and has ended.
     pub(crate) fn ended(&self, worker: &WorkerId, CallMeter { took, settlement }: CallMeter) {
         let error = match settlement.outcome {
             Outcome::NotSent => return,
@@ -120,7 +120,7 @@ impl Calls {
 }
 
 fn attributes(worker: &Worker) -> [KeyValue; 4] {
-    // A format that many vendors serve does not name the provider; the pool does.
+    // Many vendors share a wire format, so the pool names the provider.
     let provider = worker.api.provider().unwrap_or(worker.vendor.as_str());
     [
         KeyValue::new("gen_ai.operation.name", "chat"),

@@ -64,14 +64,14 @@ impl Events {
             run_duration: seconds(
                 meter,
                 "podium.run.duration",
-                "Runs that ended, from their acceptance on",
+                "Time from a run's acceptance to its end",
                 &WAITS_S,
             ),
             plans: counter("podium.plan.attempts", "{attempt}", "Attempts at planning that ended"),
             plan_duration: seconds(
                 meter,
                 "podium.plan.duration",
-                "Attempts at planning that gave a plan or kept the answer",
+                "Attempts at planning that produced a plan or kept the answer",
                 &WAITS_S,
             ),
             plan_cost: counter("podium.plan.cost", "{nanodollar}", "Cost of planning"),
@@ -80,12 +80,12 @@ impl Events {
             retries: counter(
                 "podium.step.retries",
                 "{retry}",
-                "Attempts after which the same worker is asked again",
+                "Attempts after which the same worker is called again",
             ),
             fallbacks: counter(
                 "podium.step.fallbacks",
                 "{fallback}",
-                "Steps that went on with another worker",
+                "Steps that moved to a fallback worker",
             ),
             cost: counter("podium.cost", "{nanodollar}", "Cost of calls of workers"),
             saved_cost: counter(
@@ -211,7 +211,7 @@ impl Counting<'_> {
         }
     }
 
-    /// Counts a failed task. A task that nobody tried has no claim.
+    /// Counts a failed task. A task without an attempt has no claim.
     fn task_failed(self, task: TaskRef, claim: Option<ClaimId>, cost: Cost) {
         if let Some(claim) = claim {
             self.attempt_ended(Ended { task, claim, outcome: "failed", purpose: Purpose::Failed, cost });

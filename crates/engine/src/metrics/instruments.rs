@@ -12,14 +12,14 @@ use podium_domain::pool::{Pool, Worker};
 /// Histogram bounds of run times and waits, in seconds: from unnoticeable to the longest deadlines.
 pub(super) const WAITS_S: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0];
-/// The name of all workers that are not in the pool (any more), because old runs may name any number of them.
+/// The name for all workers outside the pool: old runs may name any number of workers that have left it.
 pub(super) const OTHER: &str = "_OTHER";
 
 pub(super) const OUTCOME: &str = "podium.outcome";
 pub(super) const WORKER: &str = "podium.worker";
 const TIER: &str = "podium.tier";
 
-/// The workers' names as attributes, made once.
+/// The workers' names as attributes, created once.
 pub(super) struct Names {
     workers: HashMap<WorkerId, StringValue>,
 }

@@ -32,23 +32,23 @@ impl Lanes {
             (lane, name)
         };
         Self {
-            published: counter("podium.lane.published", "{message}", "Messages put into a lane, or tried to"),
-            fetched: counter("podium.lane.fetched", "{message}", "Messages taken out of a lane"),
+            published: counter(
+                "podium.lane.published",
+                "{message}",
+                "Messages published to a lane, or attempted",
+            ),
+            fetched: counter("podium.lane.fetched", "{message}", "Messages fetched from a lane"),
             contended: gauge(
                 "podium.lane.contended",
                 "{lane}",
-                "1 while ready tasks of the lane wait in the store for room in it, as this process knows",
+                "1 while ready tasks of the lane wait in the store for capacity, as far as this process knows",
             ),
-            slots: gauge(
-                "podium.lane.slots_free",
-                "{slot}",
-                "How many more tasks of the lane could be worked on now",
-            ),
+            slots: gauge("podium.lane.slots_free", "{slot}", "Free slots for tasks of the lane"),
             names: lanes.map(named).collect(),
         }
     }
 
-    /// Counts a message that was published to a lane, or could not be.
+    /// Counts a message that was published to a lane, or the failed attempt.
     pub(crate) fn published(&self, lane: &Lane, published: &Result<Published, QueueError>) {
         let outcome = match published {
             Ok(Published::Queued) => "queued",

@@ -1,7 +1,7 @@
 //! Steps that begin while the rest of their plan is being written.
 //!
-//! Such a beginning is a commit of its own, so it has to save time: it happens only while the plan is incomplete, and only if a step
-//! can start with it.
+//! An early beginning takes an additional commit, so it must save time: it happens only while the plan is incomplete, and only if it
+//! lets a step start.
 
 use podium_domain::ids::StepIndex;
 use podium_domain::plan::{LastStep, PlanDraft, PlanHead, PlanStream, Step};
@@ -14,11 +14,11 @@ use crate::claims::claim::Claimed;
 use crate::commit::CommandError;
 use crate::context::Context;
 
-/// Most pieces of text that are read between two looks at the plan.
+/// Most pieces of text that are read between two checks of the plan.
 const TEXTS_MAX: usize = 256;
 
-/// Begins steps as the conductor writes them; never returns before it is dropped. `pool` is the one that the conductor's text refers
-/// to: without it, all steps wait for the plan.
+/// Begins steps as the conductor writes them; never returns before it is dropped. `pool` is the pool that the conductor's text refers
+/// to. Without it, all steps wait for the plan.
 pub(super) async fn begin_steps(
     context: &Context,
     claimed: &Claimed,
@@ -53,7 +53,7 @@ struct Reading<'a> {
     begun: Option<PlanHead>,
 }
 
-/// No further step of the round can begin before the plan is complete.
+/// No other step of the round can begin before the plan is complete.
 struct NoMoreSteps;
 
 impl<'a> Reading<'a> {
@@ -68,11 +68,11 @@ impl<'a> Reading<'a> {
 
     /// The steps to begin with now, including those that have begun. `None` unless another one can start in `run`.
     fn news(&self, run: &Run) -> Option<PlanHead> {
-        // At most a bracket is missing: the plan itself follows at once.
+        // At most a bracket is missing, so the complete plan follows at once.
         if self.draft.subtasks.len().min(self.draft.access_list.len()) >= self.draft.model_id.len() {
             return None;
         }
-        // In a follow-up round the first step may see the round before, which its access list decides.
+        // In a follow-up round, the access list of the first step decides whether it sees the round before.
         if self.round > 0 && self.draft.access_list.is_empty() {
             return None;
         }
@@ -104,7 +104,7 @@ impl<'a> Reading<'a> {
         match context.commands().send(run, Command::BeginSteps { round, claim, head: head.clone() }).await {
             Ok(_) => self.begun = Some(head),
             Err(CommandError::Refused(refusal)) => {
-                debug!(%run, %refusal, "no step begins before the plan is complete");
+                debug!(%run, %refusal, "no other step begins before the plan is complete");
                 return Err(NoMoreSteps);
             }
             // The next piece of text tries again, and the plan itself will be recorded.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_sees_nothing_begins_with_those_before_it() {
+    fn an_independent_step_begins_together_with_earlier_ones() {
         let (run, pool) = (a_run(None), a_pool());
         let mut reading = Reading::new(&run, 0, &pool);
         let four =

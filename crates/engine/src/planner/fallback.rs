@@ -14,10 +14,10 @@ use tracing::{debug, warn};
 
 use crate::parts::Parts;
 
-/// How much longer than its time limit a conductor may take to report its usage. After that it is not waited for.
+/// The time that a conductor has after its time limit to report its usage.
 const OVERTIME: Duration = Duration::from_secs(1);
 
-/// Whether failed planning will be tried again.
+/// Whether failed planning may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayRetry {
     /// Yes, if the retry begins before this time.
@@ -36,24 +36,24 @@ impl MayRetry {
     }
 }
 
-/// A conductor and what it is asked.
+/// A conductor and its request.
 pub(crate) struct Planning<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) conductor: &'a Arc<dyn Conductor>,
     pub(crate) request: &'a PlanRequest,
-    /// Whether the plan is for a tenant, who must not see a vendor's own words.
+    /// Whether the plan is for a tenant, which must not see the vendor's message.
     pub(crate) is_of_tenant: bool,
 }
 
-/// Why planning failed, for readers of the run. The log has all of it.
+/// The failure for readers of the run. The log has the details.
 pub(super) fn reason(error: &ConductorError, is_of_tenant: bool) -> String {
     if is_of_tenant { error.told_to_tenant() } else { error.told() }
 }
 
 impl Planning<'_> {
-    /// The conductor's plan. If it gives none, and a retry cannot help or is not allowed, the plan is one safe worker with the whole
-    /// question, and says why. A follow-up round has no such fallback: the earlier answer stands, or the run fails with the failure
-    /// that the round was to correct.
+    /// The conductor's plan. Without one, and if a retry cannot help or is not allowed, the fallback plan gives the whole question to
+    /// one safe worker and records the reason. A follow-up round has no fallback: the earlier answer stands, or the run fails with the
+    /// failure that the round was to correct.
     pub(crate) async fn plan_or_fall_back(
         self,
         text: TextSink<'_>,
@@ -107,11 +107,11 @@ impl Planning<'_> {
         };
         let (usage, cost) = error.consumed();
         let (source, worker) = (&error as &dyn std::error::Error, &worker.id);
-        // A workflow that does not fit the policy, such as one of several steps in a mini run, is the same for each such run.
+        // A workflow that does not fit the policy, such as several steps in a mini run, fails in the same way for each such run.
         if matches!(error.cause(), ConductorError::NoPlan { .. }) && usage == Usage::default() {
-            debug!(error = source, %worker, "no plan: one worker gets the question");
+            debug!(error = source, %worker, "planning failed; one worker gets the question");
         } else {
-            warn!(error = source, %worker, "no plan: one worker gets the question");
+            warn!(error = source, %worker, "planning failed; one worker gets the question");
         }
         let fallback = Some(reason(&error, self.is_of_tenant));
         let planned = Planned { plan, reasoning: String::new(), fallback };

@@ -47,7 +47,7 @@ pub(crate) fn plan_request(
     conductor: Option<&dyn Conductor>,
 ) -> PlanRequest {
     let (spec, round) = (run.spec(), task.round());
-    // A conductor that cannot read an earlier round plans again, without the workers that failed.
+    // A conductor that cannot judge an earlier round plans again, without the workers that failed.
     let plans_again = run.is_corrective(round) && conductor.is_some_and(|c| c.abilities().rounds_max == 1);
     let pool = conductor.and_then(|conductor| conductor.pool_in_text());
     let earlier = if plans_again { None } else { Earlier::before(run, round, pool) };
@@ -95,7 +95,7 @@ pub(crate) fn reserve_for(context: &Context, run: &Run, result: &PlanResult) -> 
     if run.current_round() + 1 >= request.policy.rounds_max {
         return steps;
     }
-    // A conductor that this process does not know costs nothing here: the round will be abandoned.
+    // A conductor that this process does not know adds no cost: the round will be abandoned.
     let next = parts.conductor(&spec.conductor).map_or(Cost::ZERO, |conductor| {
         conductor.plan_cost_max(&follow_up_request(context, &request.conversation, request.policy.clone()))
     });
@@ -107,8 +107,8 @@ fn seed(claim: ClaimId) -> u64 {
     claim.as_uuid().as_u64_pair().1
 }
 
-/// The seed of an attempt at a plan if the client chose one: always the same for the same attempt at the same question, and a
-/// different one for the next attempt.
+/// The seed of an attempt at a plan if the client chose one. It is the same for the same attempt at the same question, and different
+/// for the next attempt.
 fn seed_of(run: &Run, task: TaskRef, chosen: u32) -> u64 {
     let attempt = run.task(task).map_or(0, Task::attempt_number);
     u64::from(chosen) | (u64::from(task.round()) << 32) | (u64::from(attempt) << 48)
