@@ -36,7 +36,7 @@ impl StepQueue for Panicking {
 
     async fn fetch(&self, lane: &Lane, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
         let deliveries = self.0.fetch(lane, max, wait).await?;
-        assert!(deliveries.is_empty(), "a test wants it so");
+        assert!(deliveries.is_empty(), "injected by the test");
         Ok(deliveries)
     }
 

@@ -1,5 +1,5 @@
-//! The duties of a process do not wait for each other: what it does while the queue is slow or does not answer, while it cannot
-//! read some runs, while its clock is wrong, and when one of its loops panics. Time is virtual.
+//! The duties of a process do not wait for each other: the queue may be slow or silent, some runs may be unreadable, and the clock
+//! may be wrong. Time is virtual.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -23,18 +23,18 @@ use tokio_util::sync::CancellationToken;
 use crate::faults::{FaultyStore, StoreFaults, SweepTurn};
 use crate::house::{House, Parts, Roles, within};
 
-/// How long `NatsQueue` takes to fail without a connection.
+/// The time after which `NatsQueue` fails without a connection.
 const NO_ANSWER: Duration = Duration::from_secs(2);
 const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 
-/// A queue whose publishes take a while, or that does not answer.
+/// A queue that is slow to publish, or that does not answer.
 pub(crate) struct SlowQueue {
     pub(crate) queue: Arc<dyn StepQueue>,
     clock: TestClock,
     takes: Duration,
     pub(crate) is_slow: AtomicBool,
     pub(crate) is_unreachable: AtomicBool,
-    /// Publishes never get an answer.
+    /// Publications never get an answer.
     are_messages_lost: AtomicBool,
     pub(crate) published: AtomicUsize,
 }
@@ -43,7 +43,7 @@ impl SlowQueue {
     async fn answers(&self) -> Result<(), QueueError> {
         if self.is_unreachable.load(Ordering::SeqCst) {
             self.clock.sleep(NO_ANSWER).await;
-            return Err(QueueError::Unavailable("a test wants it so".into()));
+            return Err(QueueError::Unavailable("injected by the test".into()));
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ pub(crate) async fn a_scene(options: Options) -> Scene {
     let faults: Arc<StoreFaults> = Arc::default();
     let around = |_| FaultyStore::around(Arc::new(TestStore::new()) as Arc<dyn RunStore>, &faults);
     let house = House::idle(options.clone(), around).await;
-    // The real store, which was opened and is not used, has threads of its own.
+    // The real store was opened and is not used; it has its own threads.
     tokio::time::pause();
     let clock = TestClock::new();
     let queue = Arc::new(SlowQueue {
@@ -143,7 +143,7 @@ async fn deadlines_are_enforced_while_the_queue_does_not_answer() {
 }
 
 #[tokio::test]
-async fn waiting_tasks_are_published_once_the_queue_answers_again() {
+async fn waiting_tasks_are_published_when_the_queue_answers_again() {
     let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
     house.vendor.otherwise(Answer::text("fine"));
     queue.is_unreachable.store(true, Ordering::SeqCst);
@@ -172,12 +172,12 @@ impl LiveStream for NoLive {
     }
 
     async fn subscribe(&self, _run: RunId) -> Result<Signals, LiveError> {
-        Err(LiveError("a test wants it so".into()))
+        Err(LiveError("injected by the test".into()))
     }
 }
 
 #[tokio::test]
-async fn a_caller_notices_the_end_soon_without_signals() {
+async fn a_caller_receives_the_end_soon_without_signals() {
     let Scene { house, queue, clock, .. } = a_scene(Options::default()).await;
     queue.is_unreachable.store(true, Ordering::SeqCst);
     let house = house.beside(Options::default(), 9, |parts| parts.live = Arc::new(NoLive));
@@ -190,7 +190,7 @@ async fn a_caller_notices_the_end_soon_without_signals() {
 }
 
 #[tokio::test]
-async fn a_lease_runs_out_while_messages_are_slow() {
+async fn a_lease_expires_while_messages_are_slow() {
     let options = Options { lease: Duration::from_secs(3), ..Options::default() };
     let Scene { mut house, queue, clock, .. } = a_scene(options.clone()).await;
     house.vendor.script("quick", [Answer::hang()]);
@@ -198,7 +198,7 @@ async fn a_lease_runs_out_while_messages_are_slow() {
     let run = house.ask().await;
     within(house.vendor.until_called(1)).await;
     house.kill().await;
-    // Published tasks that nobody takes, as in a lane whose messages wait for longer than the grace.
+    // No process takes the published tasks, as in a lane whose messages wait for longer than the grace period.
     for _ in 0..60 {
         house.ask().await;
     }
@@ -208,7 +208,7 @@ async fn a_lease_runs_out_while_messages_are_slow() {
     let is_lost = |run: &Run| run.task(STEP).unwrap().attempts[0].outcome == AttemptOutcome::Lost;
     second.until(run, is_lost).await;
     let took = clock.now().since(began);
-    // The second process holds leases for one lease after its start.
+    // The second process expires no lease in the first lease's time after its start.
     assert!(took <= options.lease + 2 * options.sweep_every, "{took:?}");
 }
 
@@ -224,7 +224,7 @@ async fn a_process_ends_at_once_while_the_queue_does_not_answer() {
     let began = clock.now();
     let work = async { engine.work(Work::default(), stopped).await };
     let end = async {
-        // Not at the time of a sweep.
+        // This is between two sweeps.
         clock.sleep(Duration::from_millis(10_200)).await;
         stop.cancel();
     };
@@ -234,9 +234,9 @@ async fn a_process_ends_at_once_while_the_queue_does_not_answer() {
     assert!(took < Duration::from_millis(10_250), "{took:?}");
 }
 
-/// Each plan's commit readies a step, whose message gets no answer.
+/// Each plan's commit makes a step ready, and the publication of its message gets no answer.
 #[tokio::test]
-async fn commits_are_answered_while_messages_get_no_answer() {
+async fn commits_are_answered_while_publications_are_not() {
     let options = Options { batch_commands_max: 1, ..Options::default() };
     let Scene { house, queue, clock, .. } = a_scene(options).await;
     let mut runs = Vec::new();
@@ -259,7 +259,7 @@ async fn a_killed_executor_is_replaced_within_five_seconds() {
     let options = |executor: &str| Options { executor: executor.to_owned(), ..Options::default() };
     let Scene { house, clock, .. } = a_scene(options("first")).await;
     house.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
-    // As long as a cluster's queue waits.
+    // The ack wait of a cluster's queue.
     let ack_wait = options("").lease + options("").sweep_every;
     let queue = QueueOptions { ack_wait, ..QueueOptions::default() };
     let queue = Arc::new(MemoryQueue::new(Arc::new(clock), queue));
@@ -267,7 +267,7 @@ async fn a_killed_executor_is_replaced_within_five_seconds() {
     let run = first.ask().await;
     within(first.vendor.until_called(1)).await;
     let second = first.beside(options("second"), 9, |_| ()).at_work();
-    // It has not just started.
+    // The process has not just started.
     clock.sleep(Duration::from_millis(20_900)).await;
     first.kill().await;
     let killed_at = clock.now();
@@ -283,7 +283,7 @@ fn taking_turns(turn: &Arc<SweepTurn>) -> Arc<StoreFaults> {
 }
 
 #[tokio::test]
-async fn one_process_sweeps_and_another_follows_its_death() {
+async fn one_process_sweeps_and_another_takes_over_after_its_death() {
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     let turn = Arc::default();
     let [first, second] = [(); 2].map(|()| taking_turns(&turn));
@@ -307,7 +307,7 @@ async fn one_process_sweeps_and_another_follows_its_death() {
 }
 
 #[tokio::test]
-async fn calls_in_flight_take_no_place_in_their_lane() {
+async fn calls_in_flight_use_no_capacity_of_their_lane() {
     const CALLS: usize = 5;
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     house.vendor.script("quick", [(); CALLS].map(|()| Answer::hang()));
@@ -321,7 +321,7 @@ async fn calls_in_flight_take_no_place_in_their_lane() {
 }
 
 #[tokio::test]
-async fn many_unreadable_runs_delay_no_deadline_of_others() {
+async fn unreadable_runs_do_not_delay_deadlines_of_others() {
     let options = Options { sweep_tasks_max: 2, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options).await;
     let mut unreadable = Vec::new();
@@ -334,7 +334,7 @@ async fn many_unreadable_runs_delay_no_deadline_of_others() {
     let run = house.ended(run).await;
     assert!(overran(&run) <= Duration::from_secs(3), "{:?}", overran(&run));
 
-    // And they are not loaded by every sweep.
+    // Not every sweep loads them.
     let loads = faults.loads.load(Ordering::SeqCst);
     clock.sleep(Duration::from_secs(20)).await;
     let more = faults.loads.load(Ordering::SeqCst) - loads;
@@ -346,23 +346,23 @@ async fn many_unreadable_runs_delay_no_deadline_of_others() {
 }
 
 #[tokio::test]
-async fn a_message_of_an_unreadable_run_is_kept_for_other_processes() {
+async fn a_message_of_an_unreadable_run_is_kept_for_others() {
     let Scene { house, queue, faults, clock } = a_scene(Options::default()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let run = house.ask().await;
     faults.unreadable.lock().unwrap().insert(run);
     let house = house.at_work();
     clock.sleep(Duration::from_secs(4)).await;
-    assert_eq!(queue.published.load(Ordering::SeqCst), 1, "it is neither acked nor published again");
+    assert_eq!(queue.published.load(Ordering::SeqCst), 1, "the message is neither acked nor published again");
     faults.unreadable.lock().unwrap().clear();
     let readable_at = clock.now();
     assert_eq!(house.ended(run).await.answer(), Some("fine"));
     let took = clock.now().since(readable_at);
-    assert!(took <= Duration::from_secs(6), "its message comes back by itself: {took:?}");
+    assert!(took <= Duration::from_secs(6), "the message is redelivered: {took:?}");
 }
 
 #[tokio::test]
-async fn a_message_of_a_step_of_an_unreadable_run_is_kept_as_well() {
+async fn a_steps_message_of_an_unreadable_run_is_kept_for_others() {
     let options = Options { run_cache_runs_max: 0, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
     house.vendor.otherwise(Answer::text("fine"));
@@ -380,7 +380,7 @@ async fn a_message_of_a_step_of_an_unreadable_run_is_kept_as_well() {
     assert!(took <= Duration::from_secs(6), "{took:?}");
 }
 
-/// Follows the test's time, and knows of a wall clock.
+/// A clock that follows the test's time and also has a wall clock.
 struct Skewed {
     clock: TestClock,
     ahead_ms: AtomicI64,
@@ -414,7 +414,7 @@ async fn a_process_with_a_wrong_wall_clock_takes_no_work() {
     let off = house.beside(Options::default(), 8, |parts| parts.clock = of_skewed).at_work();
     let run: RunId = off.ask().await;
     clock.sleep(Duration::from_secs(20)).await;
-    assert_eq!(off.engine.run(run).await.unwrap().unwrap().version(), 1, "nobody has claimed it");
+    assert_eq!(off.engine.run(run).await.unwrap().unwrap().version(), 1, "no process has claimed it");
     let says = is_ready(&off.engine).await.unwrap_err();
     assert_eq!(says, "the wall clock is 30001 ms behind the database's; at most 30000 ms are allowed");
     skewed.ahead_ms.store(30_000, Ordering::SeqCst);
@@ -440,7 +440,7 @@ async fn a_process_that_only_accepts_is_ready_without_the_queue() {
 }
 
 #[tokio::test]
-async fn few_histories_read_the_store_at_once_and_the_others_wait() {
+async fn the_number_of_concurrent_history_reads_is_bounded() {
     let Scene { house, faults, .. } = a_scene(Options::default()).await;
     house.vendor.script("quick", [Answer::text("fine")]);
     let run = house.ask_under(due_in(Duration::from_mins(20))).await;
@@ -452,7 +452,7 @@ async fn few_histories_read_the_store_at_once_and_the_others_wait() {
     for _ in 0..40 {
         reading.spawn(house.engine.history(run, 0).count());
     }
-    // Enough for each of them to come to the store, if it could.
+    // This is enough time for each of them to reach the store, if it could.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -463,7 +463,7 @@ async fn few_histories_read_the_store_at_once_and_the_others_wait() {
     assert!(events > 4 && read == [events; 40], "{read:?}");
 }
 
-/// A live stream whose server does not answer until a test lets it.
+/// A live stream whose server does not answer until the test opens it.
 struct Unanswered {
     live: Arc<dyn LiveStream>,
     gate: Gate,
@@ -496,7 +496,7 @@ async fn a_watcher_does_not_wait_for_a_silent_live_stream() {
     let mut updates = gateway.engine.watch(run, 0).await.unwrap();
     assert!(matches!(updates.next().await, Some(Ok(Update::Event(_)))));
     assert!(clock.now().since(began) < Duration::from_millis(100));
-    // Once it answers, the watcher sees what was written before and what is written from then on.
+    // When it answers, the watcher sees the earlier and the later text.
     live.open();
     let mut text = String::new();
     while text != "first " {
@@ -509,9 +509,9 @@ async fn a_watcher_does_not_wait_for_a_silent_live_stream() {
     assert_eq!(house.ended(run).await.answer(), Some("first second"));
 }
 
-/// An ended run is answered from the store alone.
+/// An ended run is answered only from the store.
 #[tokio::test]
-async fn a_request_and_its_repetition_wait_for_no_live_stream() {
+async fn a_repeated_request_does_not_wait_for_the_live_stream() {
     let Scene { house, clock, .. } = a_scene(Options::default()).await;
     let (worker, live) = (Gate::closed(), Gate::closed());
     house.vendor.script("quick", [Answer::text("").wait(&worker).say("fine")]);
@@ -526,7 +526,7 @@ async fn a_request_and_its_repetition_wait_for_no_live_stream() {
     let began = clock.now();
     let (submitted, mut ending) = within(gateway.engine.ask(request.clone())).await.unwrap();
     assert_eq!(clock.now(), began);
-    // Once the live stream answers, the caller hears of the end at once.
+    // When the live stream answers, the caller receives the end at once.
     within(house.vendor.until_called(1)).await;
     live.open();
     assert!(ending.run().now_or_never().is_none());
@@ -547,7 +547,7 @@ async fn a_request_and_its_repetition_wait_for_no_live_stream() {
     assert_eq!(clock.now(), began);
 }
 
-/// The worker thinks for a long time: its run commits nothing, and its watchers see nothing.
+/// The worker is silent for a long time: the run has no commit, and its watchers receive nothing.
 #[tokio::test]
 async fn watchers_of_a_silent_run_rarely_read_the_store() {
     let Scene { house, faults, clock, .. } = a_scene(Options::default()).await;

@@ -1,4 +1,4 @@
-//! Stores and queues that fail on command, around real ones.
+//! Wraps real stores and queues, and injects faults.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use podium_ports::store::{
 };
 use podium_testkit::Gate;
 
-/// A store whose faults a test switches on.
+/// A store with faults that a test switches on.
 pub(crate) struct FaultyStore {
     store: Arc<dyn RunStore>,
     faults: Arc<StoreFaults>,
@@ -39,24 +39,24 @@ pub(crate) type SweepTurn = Mutex<(Option<ClaimId>, Timestamp)>;
 pub(crate) struct StoreFaults {
     /// Commits that still fail, before anything is written.
     pub(crate) commits_refused: AtomicUsize,
-    /// Commits that still succeed without saying so.
+    /// Commits that still succeed but return an error.
     pub(crate) answers_lost: AtomicUsize,
-    /// The holder of the turn to sweep and the end of its lease; none if every process has the turn.
+    /// The holder of the turn to sweep and the end of its lease; `None` if every process has the turn.
     pub(crate) turn: Option<Arc<SweepTurn>>,
-    /// Times that due work was searched for.
+    /// Number of searches for due work.
     pub(crate) sweeps: AtomicUsize,
     /// Loads that fail after each of these.
     pub(crate) loads_fail_after_lost: AtomicUsize,
     pub(crate) loads_fail: AtomicUsize,
-    /// The call that panics, by its name.
+    /// The name of the call that panics.
     pub(crate) panics_in: Mutex<Option<&'static str>>,
-    /// A run whose plan other processes are always quicker to commit to.
+    /// A run to which another process always commits before its plan does.
     pub(crate) contended: Mutex<Option<RunId>>,
-    /// Nothing is written, and what is there is read: the store's disk is full.
+    /// Writes fail and reads succeed, as if the store's disk were full.
     pub(crate) writes_fail: AtomicBool,
-    /// The lease is not extended, and the process does not notice.
+    /// The lease is not extended, although the process gets a success.
     pub(crate) deaf: AtomicBool,
-    /// Times that the lease was extended.
+    /// Number of extensions of the lease.
     pub(crate) extensions: AtomicUsize,
     /// The number of claims in each check.
     pub(crate) checked: Mutex<Vec<usize>>,
@@ -66,13 +66,13 @@ pub(crate) struct StoreFaults {
     pub(crate) damaged: Mutex<Option<RunId>>,
     /// Runs that cannot be read: a newer version wrote to them.
     pub(crate) unreadable: Mutex<BTreeSet<RunId>>,
-    /// Times that runs were loaded.
+    /// Number of loads of runs.
     pub(crate) loads: AtomicUsize,
-    /// Times that events were read.
+    /// Number of reads of events.
     pub(crate) reads: AtomicUsize,
-    /// Where reading events waits.
+    /// The gate at which reads of events wait.
     pub(crate) reads_wait: Mutex<Option<Gate>>,
-    /// What was written to runs, in order: the names of the events of one commit.
+    /// The names of the events of each commit, in order.
     pub(crate) written: Mutex<Vec<Vec<&'static str>>>,
 }
 
@@ -84,7 +84,7 @@ impl StoreFaults {
 
     fn may_panic(&self, call: &'static str) {
         let panics = *self.panics_in.lock().unwrap() == Some(call);
-        assert!(!panics, "a test wants it so");
+        assert!(!panics, "injected by the test");
     }
 
     fn is_contended(&self, commits: &[Commit]) -> bool {
@@ -110,7 +110,7 @@ fn take_one(count: &AtomicUsize) -> bool {
 }
 
 fn unavailable() -> StoreError {
-    StoreError::Unavailable("a test wants it so".into())
+    StoreError::Unavailable("injected by the test".into())
 }
 
 #[async_trait]
@@ -170,7 +170,7 @@ impl RunLog for FaultyStore {
             runs.iter().find(|run| unreadable.contains(run)).copied()
         };
         match damaged.filter(|run| runs.contains(run)).or(unreadable) {
-            Some(run) => Err(StoreError::Inconsistent { run, source: "a test wants it so".into() }),
+            Some(run) => Err(StoreError::Inconsistent { run, source: "injected by the test".into() }),
             None => self.store.load(runs).await,
         }
     }
@@ -314,13 +314,13 @@ impl RunStore for FaultyStore {
     }
 }
 
-/// A queue that loses or repeats what is published.
+/// A queue that loses or repeats messages.
 pub(crate) struct FaultyQueue {
     pub(crate) queue: Arc<dyn StepQueue>,
     pub(crate) lost: AtomicUsize,
-    /// Lanes that every message is put into as well: one task is then delivered several times at once.
+    /// Additional lanes for every message, so that one task is delivered several times concurrently.
     pub(crate) copies: AtomicUsize,
-    /// What was published.
+    /// The published messages.
     pub(crate) published: Mutex<Vec<TaskRef>>,
 }
 

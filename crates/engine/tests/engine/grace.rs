@@ -1,4 +1,4 @@
-//! Leases are held for a while by whoever cannot know whether their holders could extend them.
+//! A process that has just started expires no leases, because it does not know whether their holders could extend them.
 
 use std::sync::Arc;
 
@@ -23,6 +23,6 @@ async fn a_new_process_gives_lease_holders_one_more_lease() {
     assert_eq!(next.ended(run).await.answer(), Some("fine"));
     let events = next.parts.store.events(run, 0, 100).await.unwrap();
     let lost = events.iter().find(|event| matches!(event.event, RunEvent::LeaseExpired { .. }));
-    let held = lost.expect("its lease ran out").at.since(started);
-    assert!(held >= quick().lease, "it was taken after {held:?}");
+    let held = lost.expect("its lease expired").at.since(started);
+    assert!(held >= quick().lease, "the claim was released after {held:?}");
 }

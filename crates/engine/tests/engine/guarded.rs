@@ -1,4 +1,4 @@
-//! A limiter that refuses what a test says.
+//! A limiter that refuses the workers that a test names.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use podium_ports::limiter::{CallRequest, Grant, Limiter, LimiterError, RefusalReason};
 use tokio::sync::watch;
 
-/// A limiter that lets nobody through to some workers.
+/// A limiter that grants no permit for some workers.
 pub(crate) struct Guarded {
     inner: Arc<dyn Limiter>,
     shut: Mutex<BTreeSet<&'static str>>,
@@ -17,7 +17,7 @@ pub(crate) struct Guarded {
     refusals: watch::Sender<Vec<String>>,
 }
 
-/// For how long vendors want to be left alone: longer than any run here has time.
+/// The vendors' back-off: longer than the deadline of any run here.
 const BLOCKED: Duration = Duration::from_hours(2);
 
 impl Guarded {

@@ -58,7 +58,7 @@ async fn a_heartbeat_extends_one_lease_and_checks_a_page_of_claims() {
     assert!((4..=5).contains(&extended), "{extended}");
     let checked = faults.checked.lock().unwrap().clone();
     assert!(checked.iter().all(|page| *page <= CHECKED_MAX), "{checked:?}");
-    // Four heartbeats go twice through all claims.
+    // Four heartbeats check all claims twice.
     assert!(checked.iter().sum::<usize>() > CALLS, "{checked:?}");
 }
 
@@ -85,9 +85,9 @@ async fn a_heartbeat_finds_a_lost_claim_although_the_signal_was_lost() {
     assert!(took <= options().lease / 4 + 2 * MILLISECOND, "{took:?}");
 }
 
-/// The store answers others meanwhile, and one of them sweeps.
+/// The store answers other processes meanwhile, and one of them sweeps.
 #[tokio::test]
-async fn a_process_that_had_no_lease_for_a_while_checks_all_its_claims_at_once() {
+async fn a_process_whose_lease_expired_checks_all_its_claims() {
     let others = House::idle(options(), |_| Arc::new(TestStore::new()) as Arc<dyn RunStore>).await;
     tokio::time::pause();
     others.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
@@ -101,15 +101,15 @@ async fn a_process_that_had_no_lease_for_a_while_checks_all_its_claims_at_once()
     clock.sleep(options().lease).await;
     faults.writes_fail.store(true, Ordering::SeqCst);
     clock.sleep(2 * options().lease).await;
-    assert_eq!(cut_off.vendor.aborted(), 0, "it cannot know of anything");
+    assert_eq!(cut_off.vendor.aborted(), 0, "the process has not been notified of anything");
     faults.writes_fail.store(false, Ordering::SeqCst);
     let took = until_aborted(&cut_off, CALLS).await;
     assert!(took <= options().lease / 4 + 2 * MILLISECOND, "{took:?}");
     drop(others);
 }
 
-/// The answer of the claim's commit was lost, and so were those of the next tries. Another claim keeps the lease of the process alive,
-/// so no sweeper releases this one.
+/// The answers of the claim's commit and of the next tries were lost. Another claim keeps the lease of the process alive, so no
+/// sweeper releases this one.
 #[tokio::test]
 async fn a_claim_without_work_is_released_while_its_process_lives() {
     let Scene { house, faults, clock, .. } = a_scene(options()).await;

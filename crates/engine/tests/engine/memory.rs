@@ -1,4 +1,4 @@
-//! What a process remembers of runs spares it loads, and never misleads it.
+//! The run cache saves loads and never leads to a wrong decision.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::house::{House, Roles, a_queue, one, quick, request, within};
 #[tokio::test]
 async fn a_run_that_stays_in_one_process_is_never_loaded() {
     let store = Arc::new(StoreFaults::default());
-    // No sweeper looks after runs meanwhile.
+    // No sweeper reads the runs meanwhile.
     let options = Options { sweep_every: std::time::Duration::from_hours(1), ..quick() };
     let house = House::idle(options, |inner| FaultyStore::around(inner, &store)).await.at_work();
     until_at_work(&house).await;
@@ -25,11 +25,11 @@ async fn a_run_that_stays_in_one_process_is_never_loaded() {
         house.engine.ask(request(Policy::new(Tier::Ultra, Effort::Medium))).await.unwrap();
     let run = within(ending.run()).await.unwrap();
     assert_eq!((run.id(), run.answer()), (submitted.run_id(), Some("fine")));
-    assert_eq!(store.loads.load(Ordering::SeqCst), 1, "who waits for the answer loads it once");
+    assert_eq!(store.loads.load(Ordering::SeqCst), 1, "the caller that waits for the answer loads it once");
 }
 
-/// What the first process remembers is the run as it was accepted. The other one claims the planning and dies: by what the
-/// first one remembers there is no such claim whose lease could have run out.
+/// The first process has the accepted run in its cache. The other process claims the planning and dies. In the first one's cache,
+/// no claim exists whose lease could have expired.
 #[tokio::test]
 async fn a_refusal_on_an_outdated_run_is_checked_in_the_store() {
     let idle = House::idle(quick(), |store| store).await;
@@ -43,7 +43,7 @@ async fn a_refusal_on_an_outdated_run_is_checked_in_the_store() {
     within(first.conductor.until_requested(1)).await;
     second.kill().await;
     first.until(id, |run| matches!(planning(run).state, TaskState::Ready { .. })).await;
-    // The message that the second one had in hand died with it.
+    // The second process' unacked message was lost with it.
     let third = first.beside(quick(), 10, |parts| parts.queue = a_queue());
     let _third = third.at_work_as(Roles::PLANNER);
     let run = first.ended(id).await;
@@ -51,7 +51,7 @@ async fn a_refusal_on_an_outdated_run_is_checked_in_the_store() {
 }
 
 #[tokio::test]
-async fn a_decision_on_an_outdated_run_is_made_again() {
+async fn a_decision_on_an_outdated_run_is_repeated() {
     let first = House::idle(quick(), |store| store).await.at_work();
     first.conductor.script([Planning::gives(a_plan()).behind(&Gate::closed())]);
     let second = first.beside(quick(), 8, |_| ());
@@ -79,7 +79,7 @@ async fn until_at_work(house: &House) {
 }
 
 #[tokio::test]
-async fn concurrent_requests_become_one_run_for_each_request_id() {
+async fn concurrent_requests_create_one_run_per_request_id() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("fine"));
     let policy = Policy::new(Tier::Ultra, Effort::Medium);
@@ -111,6 +111,6 @@ async fn a_plan_that_needs_no_model_is_created_with_the_run() {
     let run = house.ended(house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
     assert_eq!(store.commits()[0], "accepted, claimed, plan_ready, step_ready");
-    assert!(conductor.requests().is_empty(), "nobody had to be asked");
+    assert!(conductor.requests().is_empty(), "no conductor was called");
     assert_eq!(planning(&run).attempts.len(), 1);
 }

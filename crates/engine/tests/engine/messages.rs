@@ -1,6 +1,6 @@
-//! The message of a task that becomes ready again while it is in hand: the step is claimed again at once.
+//! A task may become ready again before its message is acked: then it must be claimed again without a delay.
 //!
-//! The store is in memory and time is virtual, so that what is asserted is what the engine waits for, on any machine.
+//! The store is in memory and time is virtual, so the measured times are those that the engine waits for, on any machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use podium_testkit::{Answer, Fault, Planning, TestStore, plan_of};
 
 use crate::house::House;
 
-/// How long a message takes to the queue, and an answer, which goes another way.
+/// The latency of a message to the queue, and of its answer on another path.
 const PUBLISH: Duration = Duration::from_millis(1);
 const ANSWER: Duration = Duration::from_millis(3);
-/// Far more than these take, and far less than the grace after which a message counts as lost.
+/// Much more than these latencies, and much less than the grace period after which a message counts as lost.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// A queue across a network: a message that is published right before its task's old one is acked arrives first.
@@ -72,14 +72,14 @@ impl Reply for DistantReply {
     }
 }
 
-/// As in a cluster: what loses its message is found after seconds.
+/// As in a cluster, a task without a message is found after seconds.
 fn options() -> Options {
     Options { retry_pause: Duration::from_millis(1), drain: Duration::from_millis(1), ..Options::default() }
 }
 
 async fn a_house() -> House {
     let house = House::idle(options(), |_| Arc::new(TestStore::new())).await;
-    // The house has opened a database that it does not use, in a thread of its own. From now on nothing runs elsewhere.
+    // The fixture has opened a database that it does not use, in a separate thread. From now on no other thread runs.
     tokio::time::pause();
     let clock = Arc::clone(&house.parts.clock);
     let inner = Arc::new(MemoryQueue::new(Arc::clone(&clock), QueueOptions::default()));
@@ -88,7 +88,7 @@ async fn a_house() -> House {
     house
 }
 
-/// How long a task waited for its second attempt after the first one had ended.
+/// The time from the end of a task's first attempt to the start of the second.
 fn waited(task: &Task) -> Duration {
     let [first, second, ..] = task.attempts.as_slice() else { panic!("two attempts: {task:?}") };
     second.started_at.since(first.ended_at.unwrap())
@@ -108,7 +108,7 @@ async fn a_step_that_failed_is_tried_again_after_its_pause() {
 }
 
 #[tokio::test]
-async fn another_process_claims_a_handed_back_step_at_once() {
+async fn another_process_claims_a_released_step_at_once() {
     let mut stopping = a_house().await.at_work();
     stopping.vendor.script("quick", [Answer::hang(), Answer::text("fine")]);
     let id = stopping.ask().await;

@@ -1,4 +1,4 @@
-//! A minute without the queue; a store whose answers are lost, or that does not write a run. Time is virtual.
+//! Outages: a minute without the queue, and a store that loses answers or does not write. Time is virtual.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::house::{House, Roles};
 const SECOND: Duration = Duration::from_secs(1);
 const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 
-/// The run once it has ended, which may take longer than other tests have patience.
+/// The ended run, with more patience than other tests have.
 async fn ended_within(house: &House, clock: TestClock, run: RunId, most: Duration) -> Run {
     let began = clock.now();
     loop {
@@ -38,7 +38,7 @@ async fn a_minute_without_the_queue_delays_neither_accepts_nor_deadlines() {
     house.vendor.otherwise(Answer::hang());
     let mut house = house.at_work();
     house.ask().await;
-    // It goes on with its call meanwhile.
+    // Its call continues meanwhile.
     house.vendor.until_called(1).await;
     queue.is_unreachable.store(true, Ordering::SeqCst);
     let mut asked = Vec::new();
@@ -52,7 +52,7 @@ async fn a_minute_without_the_queue_delays_neither_accepts_nor_deadlines() {
         let run = ended_within(&house, clock, run, 10 * SECOND).await;
         assert!(overran(&run) <= 2 * SECOND, "{:?}", overran(&run));
     }
-    // A lane whose queue fails is asked by one task at a time.
+    // While the queue fails for a lane, one task at a time is tried.
     let published = queue.published.load(Ordering::SeqCst);
     assert!(published < 150, "{published} tries in a minute");
     let began = clock.now();
@@ -61,7 +61,7 @@ async fn a_minute_without_the_queue_delays_neither_accepts_nor_deadlines() {
     assert!(took <= drain + SECOND / 10, "{took:?}");
 }
 
-/// Fewer would be published in the time if each waited for the one before.
+/// If each publication waited for the one before, fewer tasks would be published in this time.
 #[tokio::test]
 async fn waiting_tasks_are_published_concurrently() {
     const RUNS: usize = 60;
@@ -86,7 +86,7 @@ async fn waiting_tasks_are_published_concurrently() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_written_delays_no_deadline_of_others() {
+async fn an_unwritable_run_does_not_delay_deadlines_of_others() {
     let options = Options { batches_max: 2, ..Options::default() };
     let Scene { house, faults, .. } = a_scene(options).await;
     let stuck = house.ask_under(due_in(SECOND)).await;
@@ -99,10 +99,10 @@ async fn a_run_that_is_not_written_delays_no_deadline_of_others() {
 }
 
 #[tokio::test]
-async fn leases_do_not_run_out_while_the_store_takes_no_writes() {
+async fn leases_do_not_expire_while_the_store_accepts_no_writes() {
     const RUNS: usize = 5;
     let options = Options { lease: 3 * SECOND, ..Options::default() };
-    // Heartbeats and sweeps come at other times each time.
+    // In each iteration, heartbeats and sweeps have other times.
     for offset in 0_u32..8 {
         let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
         let gate = Gate::closed();
@@ -123,7 +123,7 @@ async fn leases_do_not_run_out_while_the_store_takes_no_writes() {
         for run in runs {
             assert_eq!(house.ended(run).await.answer(), Some("fine"));
         }
-        // The one whose lease was tried may be called again, by each process that sweeps.
+        // The step whose lease was tried may be called again, by each process that sweeps.
         let calls = house.vendor.calls().len();
         assert!(calls <= RUNS + 2, "{calls} calls, offset {offset}");
         drop(sweeps);
@@ -145,9 +145,9 @@ async fn a_plan_that_cannot_be_recorded_returns_its_slot() {
     assert_eq!(run.answer(), Some("fine"));
 }
 
-/// Nobody was called for the claim: its reservation is not to wait for the end of a lease.
+/// No worker was called for the claim, so its reservation must not wait for the end of a lease.
 #[tokio::test]
-async fn a_claim_with_two_lost_answers_is_handed_back() {
+async fn a_claim_with_two_lost_answers_is_released() {
     let options = Options { run_cache_runs_max: 0, ..Options::default() };
     let Scene { house, faults, clock, .. } = a_scene(options.clone()).await;
     house.vendor.otherwise(Answer::text("fine"));

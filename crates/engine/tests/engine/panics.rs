@@ -1,4 +1,4 @@
-//! A process must not outlive one of its loops: it would look healthy and do nothing.
+//! A process must end with any of its loops: otherwise it would look healthy and do nothing.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use crate::duties::{Scene, a_scene};
 use crate::house::{Roles, request, within};
 
-/// The call of the store that panics, the loop that makes it, and what the process is for.
+/// The store's call that panics, the loop that makes it, and the roles of the process.
 const CALLS: [(&str, &str, Roles); 7] = [
     ("due", "sweep", Roles::NONE),
     ("commit", "command", Roles::ALL),
     ("create", "creation", Roles::NONE),
-    // Without commands, which load as well.
+    // No commands, because they load runs too.
     ("load", "load", Roles::NONE),
     ("held", "heartbeat", Roles::ALL),
     ("unsettled", "settlement", Roles::NONE),
     ("remove_ended", "removal", Roles::NONE),
 ];
 
-/// Asks for a run and looks at it again and again.
+/// Submits a run and reads it repeatedly.
 async fn use_it(Scene { house, clock, .. }: &Scene) -> Infallible {
     if let Ok(submitted) = house.engine.submit(request(Policy::new(Tier::Ultra, Effort::Medium))).await {
         while house.engine.run(submitted.run_id()).await.is_ok() {
@@ -35,7 +35,7 @@ async fn use_it(Scene { house, clock, .. }: &Scene) -> Infallible {
 }
 
 #[tokio::test]
-async fn a_loop_that_panics_ends_the_work_and_is_named() {
+async fn a_loop_that_panics_ends_the_work_with_its_name() {
     for (call, name, roles) in CALLS {
         let scene = a_scene(Options::default()).await;
         scene.house.vendor.otherwise(Answer::hang());
@@ -45,7 +45,7 @@ async fn a_loop_that_panics_ends_the_work_and_is_named() {
             worked = work => worked,
             never = use_it(&scene) => match never {},
         };
-        let message = "a test wants it so".to_owned();
+        let message = "injected by the test".to_owned();
         assert_eq!(worked, Err(LoopEnded::Panicked { name, message }), "{call}");
         // Time is paused for one engine at a time.
         tokio::time::resume();

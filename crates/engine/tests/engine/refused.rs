@@ -1,4 +1,4 @@
-//! Runs that Postgres does not write, beside others in the same batches: nobody else waits for them.
+//! Runs that Postgres does not write do not delay other runs of the same batches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::house::{House, quick, within};
 
-/// More than are tried alone at the same time.
+/// More than are tried alone concurrently.
 const RUNS: usize = 24;
 
-/// What keeps a run from being written.
+/// The reason why Postgres does not write a run.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Somebody has locked its row.
+    /// An operator has locked its row.
     Locked,
-    /// The database does not take its events.
+    /// The database rejects its events.
     Refused,
-    /// To write them takes longer than any statement may.
+    /// Writing its events takes longer than the statement timeout.
     Slow,
 }
 
@@ -36,7 +36,7 @@ impl Fault {
                 sqlx::raw_sql(AssertSqlSafe(lock)).execute(raw).await.unwrap();
                 return;
             }
-            Self::Refused => "RAISE EXCEPTION 'a test wants it so'",
+            Self::Refused => "RAISE EXCEPTION 'injected by the test'",
             Self::Slow => "PERFORM pg_sleep(60)",
         };
         let trigger = format!(
@@ -56,7 +56,7 @@ impl Fault {
     }
 }
 
-async fn a_run_that_is_not_written_holds_up_nobody(fault: Fault) {
+async fn an_unwritable_run_delays_no_other(fault: Fault) {
     let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
     let address = postgres.database().await.unwrap();
     let second = Duration::from_secs(1);
@@ -73,7 +73,7 @@ async fn a_run_that_is_not_written_holds_up_nobody(fault: Fault) {
     fault.begin(&mut raw, *bad).await;
     let cancel = |run: &RunId| house.engine.cancel(*run);
     let of_bad = async {
-        // It says so, again and again.
+        // The error is returned each time.
         for _ in 0..3 {
             within(cancel(bad)).await.unwrap_err();
         }
@@ -84,7 +84,7 @@ async fn a_run_that_is_not_written_holds_up_nobody(fault: Fault) {
         }
     };
     tokio::join!(of_bad, of_others);
-    // And whoever comes later.
+    // Later runs are not delayed either.
     let house = house.at_work();
     let cancel = |run: &RunId| house.engine.cancel(*run);
     let later = join_all((0..8).map(|_| house.ask())).await;
@@ -106,15 +106,15 @@ async fn a_run_that_is_not_written_holds_up_nobody(fault: Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_with_a_locked_row_delays_no_other() {
-    a_run_that_is_not_written_holds_up_nobody(Fault::Locked).await;
+    an_unwritable_run_delays_no_other(Fault::Locked).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_with_refused_events_delays_no_other() {
-    a_run_that_is_not_written_holds_up_nobody(Fault::Refused).await;
+    an_unwritable_run_delays_no_other(Fault::Refused).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_slow_to_write_delays_no_other() {
-    a_run_that_is_not_written_holds_up_nobody(Fault::Slow).await;
+    an_unwritable_run_delays_no_other(Fault::Slow).await;
 }

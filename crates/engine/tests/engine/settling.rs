@@ -25,7 +25,7 @@ fn a_pool_of_short_calls() -> Pool {
 }
 
 #[tokio::test]
-async fn an_executor_that_dies_in_a_call_reserves_nothing_for_ever() {
+async fn a_dead_executors_reservation_is_released() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         settle_every: Duration::from_millis(20),
@@ -49,7 +49,7 @@ async fn an_executor_that_dies_in_a_call_reserves_nothing_for_ever() {
     within(first.vendor.until_called(1)).await;
     first.kill().await;
     let second = first.beside(options, 9, |parts| {
-        // The queue of a dead process is gone with it.
+        // A dead process loses its queue.
         parts.queue = a_queue();
         parts.pool = Arc::new(a_pool_of_short_calls());
     });
@@ -69,5 +69,5 @@ async fn an_executor_that_dies_in_a_call_reserves_nothing_for_ever() {
     let run = second.engine.run(id).await.unwrap().unwrap();
     let since = run.tasks().flat_map(|(_, task)| &task.attempts).filter_map(|attempt| attempt.ended_at).max();
     let waited = since.unwrap().since(run.ended_at().unwrap());
-    assert!(waited >= Duration::from_millis(300), "the call might have been under way: {waited:?}");
+    assert!(waited >= Duration::from_millis(300), "the call might still have been in flight: {waited:?}");
 }

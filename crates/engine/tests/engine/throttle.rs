@@ -1,4 +1,4 @@
-//! A vendor that has no room holds nobody else up, and what waits for it costs nothing.
+//! A vendor without capacity does not delay others, and steps that wait for it commit nothing.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::house::{House, quick};
 
 const RUNS: usize = 40;
 
-/// A limiter that was told by the vendor of `quick` to leave it alone for so long.
+/// A limiter whose vendor of `quick` has requested this back-off.
 async fn blocked_for(retry_after: Duration) -> MemoryLimiter {
     let limiter = MemoryLimiter::new(std::sync::Arc::new(TestClock::new()));
     let worker = a_pool().workers()[0].clone();

@@ -1,4 +1,4 @@
-//! Nothing that is lost, repeated, killed or frozen changes the outcome, nor is paid for twice where that can be avoided.
+//! Lost and repeated messages, killed and frozen processes do not change the outcome, and cause no avoidable second paid call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ async fn lost_messages_are_found_in_the_store() {
 }
 
 #[tokio::test]
-async fn a_hundred_copies_of_every_message_make_one_call_each() {
+async fn a_hundred_copies_of_a_message_cause_one_call() {
     let house = House::idle(quick(), |store| store).await;
     let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
     queue.copies.store(100, Ordering::SeqCst);
@@ -64,15 +64,15 @@ async fn a_claim_with_a_lost_answer_holds_its_task_for_its_executor() {
     faults.answers_lost.store(1, Ordering::SeqCst);
     let house = house.at_work();
     let run = house.ended(house.ask().await).await;
-    assert_eq!(faults.answers_lost.load(Ordering::SeqCst), 0, "it happened, to the first claim");
+    assert_eq!(faults.answers_lost.load(Ordering::SeqCst), 0, "the first claim's answer was lost");
     let attempts: Vec<_> = run.tasks().map(|(_, task)| task.attempts.len()).collect();
-    assert_eq!(attempts, [1, 1], "no lease ran out");
+    assert_eq!(attempts, [1, 1], "no lease expired");
 }
 
 #[tokio::test]
 async fn a_damaged_run_delays_no_other() {
     let faults = Arc::new(StoreFaults::default());
-    // Nothing is remembered: what is known here of a damaged run would do.
+    // The run cache is disabled: a cached run would hide the damage.
     let options = Options { run_cache_runs_max: 0, ..quick() };
     let house = House::idle(options.clone(), |store| FaultyStore::around(store, &faults)).await;
     let queue = FaultyQueue::around(Arc::clone(&house.parts.queue));
@@ -82,7 +82,7 @@ async fn a_damaged_run_delays_no_other() {
     house.vendor.otherwise(Answer::text("fine"));
     let damaged = house.ask().await;
     *faults.damaged.lock().unwrap() = Some(damaged);
-    // Both messages are lost: the sweeper finds the two runs together.
+    // Both messages are lost, so the sweeper finds the two runs together.
     let sound = house.ask().await;
     assert_eq!(house.ended(sound).await.answer(), Some("fine"));
     let error = house.engine.cancel(damaged).await.unwrap_err();
@@ -105,7 +105,7 @@ async fn a_slow_commit_delays_its_own_run_only() {
     let beside = async {
         held.has_come.pass().await;
         let run = within(house.engine.cancel(other)).await.unwrap();
-        assert_eq!(faults.commits().last().unwrap(), "cancelled", "the other run's was written first");
+        assert_eq!(faults.commits().last().unwrap(), "cancelled", "the other run was written first");
         held.may_go.open();
         run
     };
@@ -114,11 +114,11 @@ async fn a_slow_commit_delays_its_own_run_only() {
         assert!(matches!(run.state(), RunState::Cancelled), "{:?}", run.state());
     }
     let cancelled = faults.commits().iter().filter(|events| events.contains("cancelled")).count();
-    assert_eq!(cancelled, 2, "each run once");
+    assert_eq!(cancelled, 2, "one for each run");
 }
 
 #[tokio::test]
-async fn a_process_takes_over_from_a_killed_one_and_repeats_no_step() {
+async fn a_process_takes_over_from_a_killed_one() {
     let mut house = House::with_plan(plan_of(&[("quick", "One.", &[]), ("careful", "Two.", &[0])])).await;
     house.vendor.script("quick", [Answer::text("one")]);
     house.vendor.script("careful", [Answer::hang(), Answer::text("two")]);
@@ -126,7 +126,7 @@ async fn a_process_takes_over_from_a_killed_one_and_repeats_no_step() {
     within(house.vendor.until_called(2)).await;
     house.kill().await;
     let after = house.beside(Options { lease: Duration::from_hours(1), ..quick() }, 8, |parts| {
-        // The queue of a dead process is gone with it.
+        // A dead process loses its queue.
         parts.queue = a_queue();
     });
     after.engine.take_over().await.unwrap();
@@ -134,15 +134,11 @@ async fn a_process_takes_over_from_a_killed_one_and_repeats_no_step() {
     let run = after.ended(id).await;
     assert_eq!(run.answer(), Some("two"));
     assert_eq!(after.vendor.calls_of("quick").len(), 1);
-    assert_eq!(
-        after.vendor.calls_of("careful").len(),
-        2,
-        "the call that was under way is the only one repeated"
-    );
+    assert_eq!(after.vendor.calls_of("careful").len(), 2, "only the call in flight is repeated");
 }
 
 #[tokio::test]
-async fn a_graceful_stop_hands_back_what_does_not_finish_in_time() {
+async fn a_graceful_stop_releases_unfinished_tasks() {
     let options = Options { drain: Duration::ZERO, lease: Duration::from_hours(1), ..quick() };
     let mut house = House::idle(options.clone(), |store| store).await.at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
@@ -170,7 +166,7 @@ async fn a_graceful_stop_lets_a_call_finish_within_the_drain_time() {
     assert_eq!(house.engine.run(id).await.unwrap().unwrap().answer(), Some("fine"));
 }
 
-/// One process does not hear that its leases are not extended, as if it had been frozen: another one takes its work.
+/// One process does not notice that its lease was not extended, as if it had been frozen. Another one takes its work.
 #[tokio::test]
 async fn a_late_result_of_a_lost_claim_is_paid_for_and_unused() {
     let faults = Arc::new(StoreFaults::default());
@@ -214,7 +210,7 @@ async fn two_processes_on_one_store_finish_each_run_once() {
     for id in ids {
         assert_eq!(first.ended(id).await.answer(), Some("fine"));
     }
-    assert_eq!(first.vendor.calls().len(), 120, "three steps each, none twice");
+    assert_eq!(first.vendor.calls().len(), 120, "three steps per run, none repeated");
 }
 
 #[tokio::test]
@@ -226,7 +222,7 @@ async fn a_cancellation_in_another_process_aborts_the_call_at_once() {
     let works = house.at_work();
     let id = works.ask().await;
     within(works.vendor.until_called(1)).await;
-    // Another process, as its claims and its memory are its own.
+    // The second engine has its own claims and run cache, like another process.
     let other = works.beside(options, 8, |_| {});
     other.engine.cancel(id).await.unwrap();
     within(async {

@@ -1,4 +1,4 @@
-//! The shallow window: where a lane is full, what is ready waits in the store, and is chosen from fairly.
+//! The bounded lane: if it is full, ready tasks wait in the store's backlog, from which they are published fairly.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use podium_testkit::{Answer, Gate, TestClock, plan_of};
 use crate::house::{House, quick, request, within};
 
 const SLOTS: usize = 4;
-/// The window of a lane.
+/// Most messages of a lane.
 const WINDOW: usize = 2 * SLOTS;
 const FLOOD: usize = 200;
 
@@ -21,7 +21,7 @@ fn queue() -> Arc<MemoryQueue> {
     Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), options))
 }
 
-/// Few slots, and a grace that no test outlasts: what is found, is not found because it was taken for lost.
+/// Few slots, and a grace period longer than any test: so no task is published because it counts as lost.
 fn narrow() -> Options {
     Options {
         plan_slots: SLOTS,
@@ -58,14 +58,14 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_flood_beyond_the_window_is_done_to_the_last_run() {
+async fn a_flood_beyond_the_lanes_capacity_is_completed() {
     let house = a_house().await.at_work();
     house.conductor.otherwise(plan_of(&[("quick", "Draft it.", &[]), ("careful", "Do it.", &[0])]));
     house.vendor.otherwise(Answer::text("fine"));
     for id in house.flood("acme", Tier::Ultra).await {
         assert_eq!(house.ended(id).await.answer(), Some("fine"));
     }
-    assert_eq!(house.vendor.calls().len(), 2 * FLOOD, "none was made twice");
+    assert_eq!(house.vendor.calls().len(), 2 * FLOOD, "no call was repeated");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_quiet_tenant_does_not_wait_behind_the_backlog_of_another() {
     house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
     let flood = house.flood("flood", Tier::Ultra).await;
     within(house.vendor.until_called(SLOTS)).await;
-    // The flood fills all slots and the window, and most of it waits. Then comes one run of somebody else.
+    // The flood fills all slots and the lane, and most of it waits. Then another tenant submits one run.
     let quiet = house.ask_as("quiet", Tier::Ultra).await;
     house.until(quiet, |run| run.rounds()[0].planned.is_some()).await;
     gate.open();
@@ -87,7 +87,7 @@ async fn a_quiet_tenant_does_not_wait_behind_the_backlog_of_another() {
         assert_eq!(run.answer(), Some("fine"));
         before += usize::from(run.ended_at() < quiet.ended_at());
     }
-    // Those in the window when its step came, and those that run beside it.
+    // These are the runs that were in the lane before its step, and those that run concurrently.
     assert!(before <= WINDOW + SLOTS, "{before} of {FLOOD} came first");
 }
 
@@ -100,7 +100,7 @@ async fn a_mini_run_does_not_wait_for_a_flood_of_ultra() {
     house.vendor.otherwise(Answer::text("at once"));
     let flood = house.flood("flood", Tier::Ultra).await;
     within(house.vendor.until_called(SLOTS)).await;
-    // All slots of ultra are taken, and nothing of it moves.
+    // All slots of ultra are taken, and none of its steps ends.
     let mini = house.ask_as("quiet", Tier::Mini).await;
     assert_eq!(house.ended(mini).await.answer(), Some("at once"));
     assert_eq!(house.how_many_ended(&flood).await, 0);
@@ -112,29 +112,29 @@ async fn a_vendor_that_hangs_with_a_full_lane_delays_no_other_vendor() {
     let house = a_house().await.at_work();
     let hanging = plan_of(&[("quick", "Hang.", &[])]);
     house.conductor.otherwise(hanging);
-    // `quick` is of one vendor, `careful` of another.
+    // `quick` and `careful` have different vendors.
     house.vendor.script("quick", (0..FLOOD).map(|_| Answer::hang()));
     house.vendor.otherwise(Answer::text("fine"));
     let stuck = house.flood("acme", Tier::Ultra).await;
-    // All are planned, for planning is a lane of its own: what is left of them waits at the vendor that hangs.
+    // All runs are planned, because plans have a separate lane. Their steps wait at the vendor that hangs.
     for id in &stuck {
         house.until(*id, |run| run.rounds()[0].planned.is_some()).await;
     }
     house.conductor.otherwise(plan_of(&[("careful", "Do it.", &[])]));
     for _ in 0..20 {
-        // Of the same tenant, so nothing but the lane tells them apart.
+        // The run is of the same tenant, so only its lane differs.
         let id = house.ask_as("acme", Tier::Ultra).await;
         assert_eq!(house.ended(id).await.answer(), Some("fine"));
     }
     assert_eq!(house.how_many_ended(&stuck).await, 0);
-    assert_eq!(house.vendor.calls_of("quick").len(), SLOTS, "and no more of it than there are slots");
+    assert_eq!(house.vendor.calls_of("quick").len(), SLOTS, "as many as there are slots");
 }
 
 #[tokio::test]
-async fn two_processes_share_one_backlog_and_do_nothing_twice() {
+async fn two_processes_share_one_backlog_without_repeating_calls() {
     let first = a_house().await.at_work();
     first.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
-    // The windows are full before the first call ends, so that there is a backlog to work off.
+    // The lanes are full before the first call ends, so that a backlog exists.
     let gate = Gate::closed();
     first.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
     let second = first.beside(narrow(), 8, |_| ()).at_work();

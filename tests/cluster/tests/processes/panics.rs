@@ -32,7 +32,7 @@ async fn a_process_whose_loop_panics_ends_and_loses_no_run() {
         .lines()
         .find(|line| line.contains("ERROR") && line.contains("a part of this process failed"))
         .unwrap();
-    assert!(line.contains("step lane loop panicked: a test wants it so"), "{line}");
+    assert!(line.contains("step lane loop panicked: injected by the test"), "{line}");
     // The other executor takes over its steps.
     for ended in asked.join_all().await {
         assert_eq!(wrong(ended.number, &ended.answer.unwrap()), None);
