@@ -1,4 +1,4 @@
-//! Answers without text, prompts that do not fit, and usage that cannot be true: what each costs in calls.
+//! Counts the calls for answers without text, prompts that do not fit, and implausible usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,20 +41,20 @@ async fn a_refusal_without_text_is_one_call() {
 }
 
 #[tokio::test]
-async fn reasoning_that_used_up_the_limit_goes_to_one_other_worker() {
+async fn a_limit_used_up_by_reasoning_leads_to_one_other_worker() {
     let house = a_house().await;
     let spent = || Answer::blank().think("hm").finish(FinishReason::Length);
     house.vendor.script("quick", [spent()]);
     house.vendor.otherwise(Answer::text("fine"));
     assert_eq!(house.ended(house.ask().await).await.answer(), Some("fine"));
-    assert_eq!(called(&house).len(), 2, "the worker once, and another one");
+    assert_eq!(called(&house).len(), 2, "one call of the worker and one of another");
     house.vendor.otherwise(spent());
     let run = house.ended(house.ask().await).await;
-    assert_eq!(called(&house).len(), 4, "the worker once, and one other");
+    assert_eq!(called(&house).len(), 4, "one call of the worker and one of another");
     assert!(failure(&run).contains("used up its output limit"), "{}", failure(&run));
     let alone = Policy { fallback: PoolRule::None, ..ultra() };
     house.ended(house.ask_under(alone).await).await;
-    assert_eq!(called(&house).len(), 5, "the worker once");
+    assert_eq!(called(&house).len(), 5, "one call of the worker");
 }
 
 /// The test pool, in which these workers have a context of 1,000 tokens.
@@ -76,7 +76,7 @@ fn long_question() -> Submit {
 }
 
 #[tokio::test]
-async fn a_prompt_that_fits_no_worker_is_refused_at_accept() {
+async fn a_prompt_that_fits_no_worker_is_rejected() {
     let all: Vec<_> = a_pool().workers().iter().map(|worker| worker.id.to_string()).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     let house = a_house_with_small(&all).await;
@@ -146,7 +146,7 @@ async fn a_vendor_that_asks_to_slow_down_takes_no_attempt() {
 }
 
 #[tokio::test]
-async fn a_run_that_a_rate_limit_ends_says_so() {
+async fn a_run_that_a_rate_limit_ends_has_that_reason() {
     let house = a_house().await;
     let day = Some(Duration::from_hours(24));
     house.vendor.otherwise(Answer::refuse(Fault::Throttled { retry_after: day }));

@@ -1,4 +1,4 @@
-//! Budgets: what a run reserves, what it gives back, and that nothing is called that there is no room for.
+//! Budgets: a run reserves its cost, releases the rest at its end, and makes no call that does not fit.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use podium_testkit::{Answer, Fault, TestClock, a_plan, plan_of};
 
 use crate::house::{House, quick, request, with};
 
-/// What one step by `quick` reserves: 1,050 bytes at two a token, and 4,096 tokens of output.
+/// The reservation for one step by `quick`: 1,050 bytes at two bytes per token, and 4,096 tokens of output.
 const ONE_STEP: u64 = 525_000 + 4_096 * 2_000;
-/// What it costs by [`Answer::USAGE`].
+/// The cost of that step by [`Answer::USAGE`].
 const PAID: u64 = 120_000;
 
 struct Bank {
@@ -75,7 +75,7 @@ async fn the_unused_reservation_is_released_at_the_runs_end() {
         assert_eq!(run.answer(), Some("done"), "{run:#?}");
         assert_eq!(run.booked().total(), run.cost());
         bank.assert_charged(number * PAID, 0).await;
-        // Only what was spent is missing now.
+        // Only the actual cost is still booked.
         let cap = Some(Cost::from_nano_usd(number * PAID + ONE_STEP));
         bank.store.set_budget(&Budget { cap, ..bank.budget.clone() }).await.unwrap();
     }
@@ -94,7 +94,7 @@ async fn a_run_that_does_not_fit_its_budget_leaves_nothing() {
 
 #[tokio::test]
 async fn a_plan_that_does_not_fit_its_budget_ends_the_run_uncalled() {
-    // Room for one step of the cheapest worker, and not for three of all of them.
+    // The budget fits one step by the cheapest worker, but not three steps by all workers.
     let bank = Bank::open(a_plan(), 2 * ONE_STEP).await;
     let run = bank.ended().await;
     let RunState::Failed { reason: FailReason::BudgetExhausted { shortage } } = run.state() else {
@@ -110,7 +110,7 @@ async fn a_plan_that_does_not_fit_its_budget_ends_the_run_uncalled() {
 async fn another_attempt_is_made_only_if_it_fits_the_budget() {
     for (cap, calls) in [(ONE_STEP + 1_000, 1), (2 * ONE_STEP, 2)] {
         let bank = Bank::open(one_step(), cap).await;
-        // It costs two million before it fails: more than the plan's generous count of its prompt has to spare.
+        // The attempt costs two million before it fails. That is more than the unused part of the plan's reservation.
         let half = Answer::text("half".repeat(1_000)).fail(Fault::Garbled);
         bank.house.vendor.script("quick", [half, Answer::text("whole")]);
         let policy = Policy { broken_answer: BrokenAnswer::Again, ..bank.request().request.policy };
@@ -126,7 +126,7 @@ async fn another_attempt_is_made_only_if_it_fits_the_budget() {
 }
 
 #[tokio::test]
-async fn two_engines_under_a_burst_never_pass_the_cap() {
+async fn two_engines_under_a_burst_never_exceed_the_cap() {
     const CAP: u64 = 20 * ONE_STEP;
     let bank = Bank::open(one_step(), CAP).await;
     bank.house.vendor.otherwise(Answer::text("done"));
@@ -147,6 +147,6 @@ async fn two_engines_under_a_burst_never_pass_the_cap() {
     .await;
     let answered = runs.iter().flatten().filter(|run| run.answer().is_some()).count();
     assert!((20..100).contains(&answered), "{answered} of 100");
-    assert_eq!(bank.house.vendor.calls().len(), answered, "who was refused called nobody");
+    assert_eq!(bank.house.vendor.calls().len(), answered, "a rejected run calls no worker");
     bank.assert_charged(runs.iter().flatten().map(|run| run.cost().nano_usd()).sum(), 0).await;
 }

@@ -1,4 +1,4 @@
-//! A step that a result readies is claimed with that result, where nothing speaks against it.
+//! A result is committed together with the claim of the step that it makes ready, unless that would delay the result or others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,12 +24,12 @@ pub(crate) struct Scene {
     pub(crate) store: Arc<StoreFaults>,
 }
 
-/// An engine at work whose store and queue tell what they were asked.
+/// A working engine whose store and queue record their calls.
 pub(crate) async fn a_scene(plan: Plan, limiter: Arc<dyn Limiter>, options: Options) -> Scene {
     a_scene_over(Arc::default(), plan, limiter, options).await
 }
 
-/// The same over what stands around a store.
+/// The same over a wrapped store.
 pub(crate) async fn a_scene_over(
     store: Arc<StoreFaults>,
     plan: Plan,
@@ -67,7 +67,7 @@ fn step_of(step: u16) -> TaskRef {
     TaskRef::Step { round: 0, step: StepIndex::new(step) }
 }
 
-/// Grants the first so many calls, refuses one, and grants again.
+/// Grants the first calls, refuses one, and grants again.
 struct RefusesOnce {
     granted: AtomicUsize,
     refuses_after: usize,
@@ -92,7 +92,10 @@ async fn a_chain_of_steps_needs_one_message_and_a_commit_for_each_step() {
     assert_eq!(scene.chained(), 2, "{:#?}", scene.store.commits());
     assert!(scene.was_published(0) && !scene.was_published(1) && !scene.was_published(2));
     let prompts = scene.house.vendor.calls_of("careful");
-    assert!(prompts[0].messages.last().unwrap().text.contains("fine"), "it sees the step before it");
+    assert!(
+        prompts[0].messages.last().unwrap().text.contains("fine"),
+        "the second step sees the first one's output"
+    );
 }
 
 #[tokio::test]
@@ -123,12 +126,12 @@ async fn a_result_does_not_wait_for_the_permit_of_the_next_step() {
 
 #[tokio::test]
 async fn the_next_step_without_a_slot_waits_for_its_message() {
-    // The only slot of the other vendor's lane waits for messages.
+    // The only slot of the other vendor's lane is waiting for a message.
     let scene = a_scene(a_chain(), a_limiter(), Options { step_slots: 1, ..quick() }).await;
     let run = scene.house.ended(scene.house.ask().await).await;
     assert_eq!(run.answer(), Some("fine"));
-    assert!(scene.was_published(1), "its vendor is another one");
-    assert!(!scene.was_published(2), "it has the slot of the step before it");
+    assert!(scene.was_published(1), "the step has another vendor");
+    assert!(!scene.was_published(2), "the step uses the slot of the step before it");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn ultra() -> Policy {
     Policy::new(Tier::Ultra, Effort::Medium)
 }
 
-/// A process with two conductors, whose plans can be told apart.
+/// A process with two conductors that write different plans.
 async fn with_two(share: f64) -> House {
     let house = House::idle(quick(), |store| store).await;
     let next = ScriptedConductor::new().called(NEXT);
@@ -31,7 +31,7 @@ async fn with_two(share: f64) -> House {
 }
 
 #[tokio::test]
-async fn each_run_goes_to_the_conductor_of_its_id_and_says_so() {
+async fn each_run_is_planned_by_the_conductor_of_its_id() {
     let house = with_two(0.5).await.at_work();
     let mut next = 0;
     for _ in 0..40 {
@@ -47,7 +47,7 @@ async fn each_run_goes_to_the_conductor_of_its_id_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_pinned_run_goes_to_the_conductor_that_it_names() {
+async fn a_pinned_run_is_planned_by_the_conductor_that_it_names() {
     let house = with_two(0.0).await.at_work();
     for id in [ScriptedConductor::ID, NEXT] {
         let submit = Submit { conductor: Some(id.to_owned()), ..request(ultra()) };
@@ -68,7 +68,7 @@ async fn a_planner_without_the_conductor_leaves_the_run_to_others() {
         house.beside(quick(), 9, |parts| parts.conductors = current.into()).at_work_as(Roles::PLANNER);
     let looked = lacking.parts.clock.now();
     let id = house.ask_under(ultra()).await;
-    // It has had the message, and put it back, by the time that the other one begins.
+    // The first planner has received the message and put it back before the other one starts.
     within(async {
         while lacking.parts.clock.now().since(looked) < Duration::from_millis(300) {
             lacking.parts.clock.sleep(Duration::from_millis(10)).await;
@@ -77,7 +77,7 @@ async fn a_planner_without_the_conductor_leaves_the_run_to_others() {
     .await;
     let run = house.at_work().ended(id).await;
     assert_eq!((run.answer(), run.spec().conductor.as_str()), (Some("fine"), NEXT));
-    assert_eq!(run.rounds()[0].planning.attempts.len(), 1, "nothing was an attempt before");
+    assert_eq!(run.rounds()[0].planning.attempts.len(), 1, "no attempt before that");
     assert_eq!(run.rounds()[0].planned.as_ref().unwrap().fallback, None);
     assert!(lacking.conductor.requests().is_empty());
 }

@@ -1,4 +1,4 @@
-//! The usual course of runs, and the failures that their requests ask for.
+//! Runs that succeed, and runs that fail by their request or by their workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ async fn a_question_is_planned_run_and_answered() {
 }
 
 #[tokio::test]
-async fn the_same_request_id_is_the_same_run() {
+async fn a_repeated_request_id_returns_the_same_run() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("once"));
     let submit = Submit { request_id: Some(RequestId::new("r-1").unwrap()), ..request(ultra()) };
@@ -54,7 +54,7 @@ async fn the_same_request_id_is_the_same_run() {
 }
 
 #[tokio::test]
-async fn a_retried_attempt_is_paid_for_each_time() {
+async fn each_attempt_is_billed() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.script(
         "quick",
@@ -65,7 +65,10 @@ async fn a_retried_attempt_is_paid_for_each_time() {
     assert_eq!(run.answer(), Some("whole"));
     let attempts: Vec<_> = run.tasks().flat_map(|(_, task)| &task.attempts).collect();
     assert_eq!(attempts.len(), 4, "one plan, three attempts at the step");
-    assert!(attempts[2].cost.nano_usd() > 0, "text came before the second one broke: it was billed");
+    assert!(
+        attempts[2].cost.nano_usd() > 0,
+        "the second attempt failed after its first text, so it was billed"
+    );
     assert_eq!(run.cost(), attempts.iter().map(|attempt| attempt.cost).sum());
 }
 
@@ -82,13 +85,13 @@ async fn a_failed_step_is_left_out_if_others_remain() {
 }
 
 #[tokio::test]
-async fn a_final_step_that_finally_fails_ends_the_run_with_the_reason() {
+async fn a_failed_final_step_ends_the_run_with_the_reason() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("  "));
     let run = house.ended(house.ask_under(Policy { fallback: PoolRule::None, ..ultra() }).await).await;
     let RunState::Failed { reason } = run.state() else { panic!("{:?}", run.state()) };
     assert_eq!(reason.to_string(), "the final step 1 failed: worker `quick` gave an empty answer");
-    assert_eq!(house.vendor.calls().len(), 3, "as often as the policy allows");
+    assert_eq!(house.vendor.calls().len(), 3, "as many as the policy allows");
 }
 
 #[tokio::test]
@@ -103,12 +106,12 @@ async fn the_safest_worker_gets_a_question_without_a_usable_plan() {
     assert_eq!(run.answer(), Some("simply so"));
     let planned = run.rounds()[0].planned.as_ref().unwrap();
     assert!(planned.fallback.as_ref().unwrap().contains("unequal lists"));
-    assert_eq!(run.planning_usage(), usage, "the tries were paid for");
+    assert_eq!(run.planning_usage(), usage, "each try was billed");
     assert_eq!(house.vendor.calls()[0].1.messages[0].text, "Why is the sky blue?");
 }
 
 #[tokio::test]
-async fn the_usage_of_planning_is_charged_however_the_run_ends() {
+async fn planning_is_charged_whether_the_run_succeeds_or_not() {
     let usage = Usage { prompt_tokens: 9, ..Usage::default() };
     let cost = Cost::from_nano_usd(5);
     let timeout = || ConductorError::Timeout { limit: Duration::from_secs(1) };
@@ -136,7 +139,7 @@ async fn the_usage_of_planning_is_charged_however_the_run_ends() {
 }
 
 #[tokio::test]
-async fn an_unreachable_conductor_is_asked_again_and_then_left_out() {
+async fn an_unreachable_conductor_is_retried_and_then_left_out() {
     let house = House::idle(quick(), |store| store).await.at_work();
     let away = || Planning::fails(ConductorError::Unavailable("away".into()));
     house.conductor.script([away(), away(), away()]);
@@ -145,7 +148,7 @@ async fn an_unreachable_conductor_is_asked_again_and_then_left_out() {
     assert_eq!(run.answer(), Some("simply so"));
     assert_eq!(house.conductor.requests().len(), 3);
     let seeds: std::collections::HashSet<_> = house.conductor.requests().iter().map(|r| r.seed).collect();
-    assert_eq!(seeds.len(), 3, "another attempt does not write the same");
+    assert_eq!(seeds.len(), 3, "each attempt has another seed");
 }
 
 #[tokio::test]
@@ -159,7 +162,7 @@ async fn a_second_round_sees_the_first_and_may_keep_its_answer() {
     assert!(earlier.contains("Do it.") && earlier.contains("the first answer"), "{earlier}");
 }
 
-/// A clock that a test can put forward.
+/// A clock that a test can advance.
 struct PutForward {
     clock: Arc<dyn Clock>,
     by_ms: AtomicU64,
@@ -203,11 +206,15 @@ async fn a_cancelled_run_stops_its_calls_at_once() {
     let run = house.engine.cancel(id).await.unwrap();
     assert_eq!(*run.state(), RunState::Cancelled);
     within(house.vendor.until_aborted(1)).await;
-    assert_eq!(*house.engine.cancel(id).await.unwrap().state(), RunState::Cancelled, "once more is the same");
+    assert_eq!(
+        *house.engine.cancel(id).await.unwrap().state(),
+        RunState::Cancelled,
+        "a second cancellation changes nothing"
+    );
 }
 
 #[tokio::test]
-async fn an_output_beyond_its_bound_fails_by_the_bounds_name() {
+async fn an_output_beyond_its_bound_fails_with_the_bounds_name() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
     house.vendor.otherwise(Answer::text("x".repeat(11)));
     let run = house.ended(house.ask_under(Policy { output_bytes_max: 10, ..ultra() }).await).await;

@@ -15,7 +15,7 @@ use podium_testkit::{Answer, Gate, Planning, plan_of};
 use crate::faults::{FaultyStore, StoreFaults};
 use crate::house::{House, a_queue, quick, request, with, within};
 
-/// What a conductor writes of [`a_chain`] until the first subtask is closed, and the rest.
+/// The conductor's text for [`a_chain`]: up to the end of the first subtask, and the rest.
 const CHAIN: [&str; 2] = [
     "Draft, then check.\nmodel_id = [\"quick\", \"checker\"]\nsubtasks = [\"Draft it.\",",
     " \"Check it.\"]\naccess_list = [[], [0]]\n",
@@ -48,7 +48,7 @@ async fn the_first_step_runs_while_the_plan_is_being_written() {
     let updates = house.engine.watch(id, 0).await.unwrap().map(Result::unwrap).collect::<Vec<_>>();
     let house = house.at_work();
     let run = house.until(id, is_step_done).await;
-    assert!(run.rounds()[0].plan().is_none(), "nothing but the first step is known");
+    assert!(run.rounds()[0].plan().is_none(), "only the first step is known");
     gate.open();
     let (run, updates) = within(async { tokio::join!(house.ended(id), updates) }).await;
     assert_eq!((run.answer(), house.vendor.calls().len()), (Some("checked"), 2));
@@ -69,7 +69,7 @@ async fn the_first_step_runs_while_the_plan_is_being_written() {
 }
 
 #[tokio::test]
-async fn a_step_that_sees_nothing_runs_once_its_access_list_is_closed() {
+async fn an_independent_step_runs_when_its_access_list_is_closed() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let text = "model_id = [\"quick\", \"checker\", \"careful\", \"checker\"]\n\
@@ -92,7 +92,7 @@ async fn a_step_that_sees_nothing_runs_once_its_access_list_is_closed() {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_complete_at_once_costs_no_extra_commit() {
+async fn a_plan_that_arrives_complete_needs_no_extra_commit() {
     let faults = Arc::new(StoreFaults::default());
     let house = House::idle(quick(), |store| FaultyStore::around(store, &faults)).await;
     house.conductor.script([Planning::gives(a_chain()).saying(CHAIN)]);
@@ -103,7 +103,7 @@ async fn a_plan_that_is_complete_at_once_costs_no_extra_commit() {
 }
 
 #[tokio::test]
-async fn an_answer_that_began_before_its_plan_is_streamed_completely() {
+async fn an_answer_that_begins_before_its_plan_is_complete() {
     let house = House::idle(quick(), |store| store).await;
     let (writing, working) = (Gate::closed(), Gate::closed());
     let plan = plan_of(&[("quick", "Do it.", &[])]);
@@ -122,8 +122,8 @@ async fn an_answer_that_began_before_its_plan_is_streamed_completely() {
         house.vendor.until_called(1).await;
         writing.open();
         let first = parts.next().await.unwrap().unwrap();
-        assert_eq!(first, AnswerPart::Text("first ".to_owned()), "while the worker still writes");
-        // A watcher that hears of the plan only after the step is done reads its text in the events.
+        assert_eq!(first, AnswerPart::Text("first ".to_owned()), "before the worker has finished");
+        // A watcher that receives the plan only after the step has ended reads the step's text from the events.
         reads_along.notified().await;
         working.open();
         let second = parts.next().await.unwrap().unwrap();
@@ -146,7 +146,7 @@ async fn an_answer_that_began_before_its_plan_is_streamed_completely() {
 }
 
 #[tokio::test]
-async fn a_step_that_may_be_the_answer_waits_if_the_answer_has_a_limit() {
+async fn a_possible_answer_waits_for_the_plan_if_it_has_a_limit() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let plan = plan_of(&[("quick", "Do it.", &[])]);
@@ -166,7 +166,7 @@ async fn a_step_that_may_be_the_answer_waits_if_the_answer_has_a_limit() {
 }
 
 #[tokio::test]
-async fn a_different_plan_supersedes_begun_steps_and_stops_their_calls() {
+async fn a_different_plan_stops_the_calls_of_begun_steps() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let other = plan_of(&[("careful", "Solve it.", &[]), ("checker", "Check it.", &[0])]);
@@ -187,7 +187,7 @@ async fn a_different_plan_supersedes_begun_steps_and_stops_their_calls() {
 }
 
 #[tokio::test]
-async fn a_conductor_that_breaks_off_does_not_lose_an_early_output() {
+async fn a_failed_conductor_does_not_lose_an_early_output() {
     let house = House::idle(quick(), |store| store).await;
     let gate = Gate::closed();
     let (message, usage, cost) = ("cut off".to_owned(), Usage::default(), Cost::ZERO);
@@ -206,13 +206,13 @@ async fn a_conductor_that_breaks_off_does_not_lose_an_early_output() {
 }
 
 #[tokio::test]
-async fn a_dead_planner_leaves_the_output_of_an_early_step_to_the_next() {
+async fn the_next_planner_keeps_a_dead_planners_early_output() {
     let mut house = House::idle(quick(), |store| store).await;
     let never = Gate::closed();
     house.conductor.script([Planning::gives(a_chain()).saying(CHAIN[..1].iter().copied()).behind(&never)]);
     house.conductor.otherwise(a_chain());
     house.vendor.script("quick", [Answer::text("a draft")]).script("checker", [Answer::text("checked")]);
-    // A message in hand comes back to its queue late; the sweeper is faster.
+    // The queue redelivers an unacked message late; the sweeper is faster.
     let beside = house.beside(quick(), 8, |parts| parts.queue = a_queue());
     house = house.at_work();
     let id = house.ask().await;
@@ -221,6 +221,6 @@ async fn a_dead_planner_leaves_the_output_of_an_early_step_to_the_next() {
     let beside = beside.at_work();
     let run = beside.ended(id).await;
     assert_eq!((run.answer(), run.rounds()[0].superseded), (Some("checked"), 0));
-    assert_eq!(house.vendor.calls_of("quick").len(), 1, "it was not called again");
+    assert_eq!(house.vendor.calls_of("quick").len(), 1, "the worker was not called again");
     assert_eq!(house.conductor.requests().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What a run could cost is told before there is one, with what such runs did cost.
+//! Estimates of a run's cost before it exists: bounds, and the typical cost of similar runs.
 
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::usage::Usage;

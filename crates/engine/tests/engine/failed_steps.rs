@@ -1,4 +1,4 @@
-//! Steps that fail for good and workers that decline: what the run does, and what it says of it.
+//! Failed steps and workers that decline to answer: the course of the run and its recorded reasons.
 
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
@@ -9,7 +9,7 @@ use podium_testkit::{Answer, Fault, Planning, plan_of};
 
 use crate::house::{House, one, quick};
 
-/// Two steps, and one that sees both.
+/// Two steps, and a third one that sees both.
 fn first_plan() -> Planning {
     Planning::gives(plan_of(&[
         ("quick", "Do it.", &[]),
@@ -48,7 +48,7 @@ async fn a_conductor_that_sees_the_failure_corrects_the_plan() {
     house.vendor.script("checker", [Answer::text("the corrected answer")]);
     let run = house.ended(house.ask().await).await;
     assert_eq!((run.answer(), run.is_degraded()), (Some("the corrected answer"), false));
-    assert_eq!(house.vendor.calls_of("checker").len(), 1, "nobody is asked to join a missing result");
+    assert_eq!(house.vendor.calls_of("checker").len(), 1, "no worker is called to join a missing result");
     let earlier = house.conductor.requests()[1].earlier.clone().unwrap();
     assert!(!earlier.gave_answer);
     assert!(earlier.text.contains("(failed: ") && earlier.text.contains("that is 7"), "{}", earlier.text);
@@ -56,7 +56,7 @@ async fn a_conductor_that_sees_the_failure_corrects_the_plan() {
     assert_eq!((failed[0].round, failed[0].step.get(), failed[0].worker.as_str()), (0, 0, "quick"));
 }
 
-/// An engine whose conductor has no words for an earlier round.
+/// An engine whose conductor cannot judge an earlier round.
 async fn planning_anew() -> House {
     let house = House::idle(quick(), |store| store).await;
     let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
@@ -82,7 +82,7 @@ async fn a_conductor_that_judges_no_round_plans_without_failed_workers() {
 }
 
 #[tokio::test]
-async fn a_new_plan_that_ends_in_a_refusal_hides_no_earlier_failure() {
+async fn a_corrective_plan_may_end_in_a_refusal() {
     for house in [correcting().await, planning_anew().await] {
         house.conductor.script([first_plan(), second_plan()]);
         house.vendor.script("quick", [Answer::refuse(Fault::Rejected)]);
@@ -106,7 +106,7 @@ async fn a_second_failed_plan_ends_the_run_with_the_first_failure() {
     house.vendor.otherwise(Answer::text("fine"));
     let run = house.ended(house.ask().await).await;
     assert!(failure(&run).to_string().starts_with("step 1 (worker `quick`) failed"), "{}", failure(&run));
-    assert_eq!((house.conductor.requests().len(), run.rounds().len()), (2, 2), "once a run");
+    assert_eq!((house.conductor.requests().len(), run.rounds().len()), (2, 2), "one corrective plan per run");
     assert!(house.vendor.calls_of("checker").is_empty());
 }
 
@@ -131,7 +131,7 @@ async fn ends_with_the_first_failure(house: &House) {
         assert!(failure(&run).to_string().starts_with("step 1 (worker `quick`) failed"), "{}", failure(&run));
         assert_eq!(run.rounds()[1].abandoned.as_ref().map(FailReason::code), Some("planning_failed"));
     }
-    assert!(house.vendor.calls_of("checker").is_empty(), "no safe worker stands in for a corrective plan");
+    assert!(house.vendor.calls_of("checker").is_empty(), "a corrective plan has no fallback");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_run_whose_conductor_cannot_correct_a_plan_fails() {
 }
 
 #[tokio::test]
-async fn a_declined_step_is_neither_used_nor_sent_to_another_worker() {
+async fn a_declined_step_is_not_used_and_has_no_fallback() {
     let house = correcting().await;
     let declines = Answer::text("I only do dates.").finish(FinishReason::ContentFilter);
     let silent = Answer::blank().finish(FinishReason::ContentFilter);
@@ -174,7 +174,7 @@ async fn a_final_step_that_declines_is_a_refusal() {
         house.vendor.script("quick", [answer]);
         let run = house.ended(house.ask_under(on_failure(FailedStep::Replan)).await).await;
         assert_eq!(run.refusal(), Some(said));
-        assert_eq!(run.rounds()[0].steps[0].task.attempts.len(), 1, "a refusal is not asked for again");
+        assert_eq!(run.rounds()[0].steps[0].task.attempts.len(), 1, "a refusal is not retried");
     }
     assert_eq!(house.vendor.calls().len(), 2);
 }

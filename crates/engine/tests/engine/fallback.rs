@@ -1,4 +1,4 @@
-//! A step whose worker cannot do it goes on with another one, as far as the policy and the pool have it so.
+//! A step whose worker is unavailable or fails moves to a fallback, if the policy and the pool allow it.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn the_nearest_worker_of_another_vendor_replaces_a_failed_one() {
 }
 
 #[tokio::test]
-async fn a_worker_that_refuses_everything_is_replaced_at_once() {
+async fn a_worker_that_refuses_every_call_is_replaced_at_once() {
     let house = a_house().await;
     let refusals = [Fault::Misconfigured, Fault::Unpaid, Fault::Rejected];
     house.vendor.script("quick", refusals.map(Answer::refuse));
@@ -64,7 +64,7 @@ async fn a_worker_that_refuses_everything_is_replaced_at_once() {
 }
 
 #[tokio::test]
-async fn a_declined_question_is_not_asked_again_anywhere() {
+async fn a_declined_question_is_not_sent_to_any_worker_again() {
     let house = a_house().await;
     house.vendor.script("quick", [Answer::blank().finish(FinishReason::ContentFilter)]);
     house.vendor.otherwise(Answer::text("fine"));
@@ -74,7 +74,7 @@ async fn a_declined_question_is_not_asked_again_anywhere() {
 }
 
 #[tokio::test]
-async fn a_limit_used_up_by_reasoning_is_paid_once() {
+async fn a_limit_used_up_by_reasoning_is_billed_once() {
     let house = a_house().await;
     let reasoned = Answer::blank().think("hm").finish(FinishReason::Length);
     house.vendor.script("quick", [reasoned]);
@@ -101,12 +101,12 @@ async fn text_of_two_workers_is_never_mixed() {
         assert_eq!(house.vendor.calls_of("quick").len(), of_quick);
         let attempts = &run.rounds()[0].steps[0].task.attempts;
         assert_eq!(attempts.len(), of_quick + 1);
-        assert!(attempts[0].cost > Cost::ZERO, "it was billed");
+        assert!(attempts[0].cost > Cost::ZERO, "the first attempt was billed");
         assert_eq!(run.wasted_cost(), attempts[..of_quick].iter().map(|a| a.cost).sum());
     }
 }
 
-/// Every way in which an answer breaks off, and what came of it before.
+/// Each failure of an answer after its first output, with that output.
 fn broken_off() -> Vec<Answer> {
     let faults = [
         Fault::Garbled,
@@ -121,9 +121,9 @@ fn broken_off() -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn the_same_worker_is_not_asked_again_for_a_broken_answer() {
+async fn an_answer_that_breaks_off_moves_to_another_worker() {
     for broken in broken_off() {
-        // A house of its own: one limiter that hears of all failures opens the worker's circuit breaker.
+        // Each case has its own limiter: a shared one would open the worker's circuit breaker.
         let house = a_house().await;
         house.vendor.script("quick", [broken]);
         house.vendor.otherwise(Answer::text("fine"));
@@ -137,7 +137,7 @@ async fn the_same_worker_is_not_asked_again_for_a_broken_answer() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_without_fallback_fails_or_is_paid_twice() {
+async fn an_answer_that_breaks_off_without_fallback_fails() {
     let house = a_house().await;
     let alone = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     for broken in broken_off() {
@@ -190,7 +190,7 @@ async fn a_step_without_retry_budget_falls_back_or_fails_with_the_reason() {
     house.vendor.script("quick", vec![Answer::refuse(Fault::Failed); 9]);
     house.vendor.script("checker", [Answer::text("fine")]);
     let run = house.ended(house.ask().await).await;
-    assert_eq!(workers(&run), ["quick", "quick", "checker"], "one retry there is always");
+    assert_eq!(workers(&run), ["quick", "quick", "checker"], "one retry is always allowed");
     let policy = Policy { fallback: PoolRule::None, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let run = house.ended(house.ask_under(policy).await).await;
     assert_eq!(workers(&run), ["quick"]);
@@ -235,7 +235,7 @@ async fn a_step_waits_in_line_at_the_first_fallback_only() {
     let id = house.ask().await;
     assert_eq!(workers(&house.ended(id).await), ["careful"]);
     let refused = guarded.refused();
-    assert_eq!(refused.last().map(String::as_str), Some(""), "`checker` was asked in passing: {refused:?}");
+    assert_eq!(refused.last().map(String::as_str), Some(""), "`checker` was only probed: {refused:?}");
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn a_step_goes_to_the_first_of_several_open_breakers_that_closes() {
     let before = house.until(id, |run| run.rounds()[0].planned.is_some()).await;
     guarded.until_refused(12).await;
     let waiting = house.engine.run(id).await.unwrap().unwrap();
-    assert_eq!(waiting.version(), before.version(), "nothing was committed for it");
+    assert_eq!(waiting.version(), before.version(), "a waiting step commits nothing");
     guarded.open("careful");
     assert_eq!(workers(&house.ended(id).await), ["careful"]);
 }
@@ -290,5 +290,5 @@ async fn a_vendor_back_off_beyond_the_deadline_is_not_waited_for() {
     let waits = house.ask_under(patient).await;
     house.until(waits, |run| run.rounds()[0].planned.is_some()).await;
     guarded.until_refused(2).await;
-    assert_eq!(house.vendor.calls().len(), 1, "who has the time waits");
+    assert_eq!(house.vendor.calls().len(), 1, "a run with enough time waits");
 }

@@ -1,4 +1,4 @@
-//! Pictures in a question, and the form of its answer: who is asked, and for what.
+//! Images, response formats and stop sequences: the workers that support them, and the requests that contain them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn a_schema() -> AnswerForm {
     AnswerForm::JsonSchema(JsonSchema { name: "reason".to_owned(), schema, strict: true })
 }
 
-/// An engine where these workers see pictures and write JSON, and those two of the pool do not.
+/// An engine where these workers support images and JSON, and two others of the pool do not.
 async fn house(able: &[&str]) -> House {
     let able: Vec<_> = able.iter().map(|id| WorkerId::new(*id).unwrap()).collect();
     let tamper = |parts: &mut Parts| {
@@ -53,7 +53,7 @@ async fn house(able: &[&str]) -> House {
 }
 
 #[tokio::test]
-async fn every_step_sees_the_images_and_goes_to_workers_that_take_them() {
+async fn every_step_goes_to_workers_that_support_the_images() {
     let house = house(&["quick", "careful"]).await;
     house.conductor.otherwise(plan_of(&[("quick", "look", &[]), ("careful", "tell", &[0])]));
     house.vendor.otherwise(Answer::text("a cat"));
@@ -127,7 +127,7 @@ async fn only_the_final_step_has_the_stop_sequences() {
 }
 
 #[tokio::test]
-async fn a_whole_question_without_the_word_json_gets_a_note_on_json() {
+async fn a_question_without_the_word_json_gets_a_note_on_json() {
     let house = house(&["quick"]).await;
     house.vendor.otherwise(Answer::text("{}"));
     for (question, form, turns) in [
@@ -146,7 +146,7 @@ async fn a_whole_question_without_the_word_json_gets_a_note_on_json() {
 }
 
 #[tokio::test]
-async fn a_request_that_no_worker_can_take_is_refused_at_once() {
+async fn a_request_that_no_worker_supports_is_rejected_at_once() {
     let house = house(&["quick"]).await;
     let others = ["careful", "checker"].map(|id| WorkerId::new(id).unwrap());
     let policy = Policy { workers_allowed: WorkersAllowed::Only(others.into()), ..ultra() };

@@ -1,4 +1,4 @@
-//! A whole engine in one line, and waiting for what it does.
+//! Builds a complete engine for a test, and waits for its results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use podium_testkit::{ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait for anything in a test. Nothing is asserted about how long things take.
+/// Longest wait in a test. It is no assertion about durations.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The ports of a process that may do all kinds of work.
@@ -80,11 +80,11 @@ pub(crate) struct House {
     pub(crate) parts: Parts,
     pub(crate) stop: CancellationToken,
     work: JoinSet<()>,
-    // Dropped last: the store's folder.
+    // The store's folder, dropped last.
     folder: Arc<tempfile::TempDir>,
 }
 
-/// Options under which lost things are found quickly.
+/// Options with short intervals, so that lost messages and leases are found quickly.
 pub(crate) fn quick() -> Options {
     Options {
         lease: Duration::from_millis(600),
@@ -104,7 +104,7 @@ impl House {
         house.at_work()
     }
 
-    /// An engine whose loops do not run yet, over a store that `wrap` may tamper with.
+    /// An engine whose loops do not run yet, over a store that `wrap` may replace.
     pub(crate) async fn idle(
         options: Options,
         wrap: impl FnOnce(Arc<dyn RunStore>) -> Arc<dyn RunStore>,
@@ -167,12 +167,12 @@ impl House {
         self
     }
 
-    /// As a kill would: nothing is finished, nothing handed back.
+    /// Stops like a kill: no work is finished or released.
     pub(crate) async fn kill(&mut self) {
         self.work.shutdown().await;
     }
 
-    /// As SIGTERM would.
+    /// Stops like SIGTERM.
     pub(crate) async fn stop(&mut self) {
         self.stop.cancel();
         within(async { while self.work.join_next().await.is_some() {} }).await;
@@ -186,7 +186,7 @@ impl House {
         self.engine.submit(request(policy)).await.unwrap().run_id()
     }
 
-    /// The texts as they were streamed, and the run as it ended.
+    /// The streamed texts, and the ended run.
     pub(crate) async fn answer(&self, id: RunId) -> (Vec<String>, Run) {
         let collect = async {
             let mut parts = self.engine.answer(id).await.unwrap();
@@ -198,7 +198,7 @@ impl House {
                     AnswerPart::Ended(run) => return (texts, *run),
                 }
             }
-            panic!("the answer has no end");
+            panic!("the stream ended before the answer did");
         };
         within(collect).await
     }
@@ -207,7 +207,7 @@ impl House {
         self.until(id, Run::is_ended).await
     }
 
-    /// The run as soon as it is as wanted.
+    /// The run as soon as it fulfils a condition.
     pub(crate) async fn until(&self, id: RunId, wanted: impl Fn(&Run) -> bool) -> Run {
         let look = async {
             let mut updates = self.engine.watch(id, 0).await.unwrap();
@@ -216,7 +216,7 @@ impl House {
                 if wanted(&run) {
                     return run;
                 }
-                assert!(updates.next().await.is_some(), "the run ended otherwise: {run:#?}");
+                assert!(updates.next().await.is_some(), "the run ended in another state: {run:#?}");
             }
         };
         within(look).await
@@ -229,7 +229,7 @@ pub(crate) fn one(conductor: ScriptedConductor) -> Conductors {
     conductor.into()
 }
 
-/// A queue that nobody else has.
+/// A separate queue.
 pub(crate) fn a_queue() -> Arc<MemoryQueue> {
     Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), podium_memory::QueueOptions::default()))
 }
@@ -254,5 +254,5 @@ pub(crate) fn with(mut submit: Submit, change: impl FnOnce(&mut RunRequest)) -> 
 }
 
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("it took too long")
+    tokio::time::timeout(PATIENCE, work).await.expect("the engine must stop in time")
 }

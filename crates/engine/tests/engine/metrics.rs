@@ -1,4 +1,4 @@
-//! What an engine measures is what the page says, and adds up to what the runs say. Each test is a process of its own.
+//! The engine has the metrics that the page describes, and they match the runs. Each test is a separate process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::guarded::Guarded;
 use crate::house::{House, Parts, quick, request, with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
-/// What planning costs where it costs anything.
+/// The cost of planning, where a test wants one.
 const PLANNING: u64 = 77;
 
 fn ultra() -> Policy {
@@ -38,7 +38,7 @@ fn one_step() -> Plan {
     plan_of(&[("quick", "Do it.", &[])])
 }
 
-/// An engine at work whose conductor asks `quick` for one step, with other parts tampered with.
+/// A working engine whose conductor plans one step by `quick`, with some parts replaced.
 async fn a_house(tamper: impl FnOnce(&mut Parts)) -> House {
     let idle = House::idle(quick(), |store| store).await;
     idle.conductor.otherwise(one_step());
@@ -49,7 +49,7 @@ async fn ended(house: &House, submit: Submit) -> Run {
     house.ended(house.engine.submit(submit).await.unwrap().run_id()).await
 }
 
-/// Waits until what is measured is as wanted: what follows on a commit is measured after it.
+/// Waits until the metrics fulfil a condition, because the follow-up of a commit is measured after it.
 async fn until(
     meters: &Meters,
     wanted: impl Fn(&BTreeMap<String, Measured>) -> bool,
@@ -66,7 +66,7 @@ async fn until(
     .await
 }
 
-/// A plan at the second try, two retries of its step, and somebody else.
+/// A plan at the second try, two retries of its step, and a fallback worker.
 async fn fallbacks() -> Vec<Run> {
     let house = a_house(|_| ()).await;
     let half = || Answer::text("ha").fail(Fault::Garbled);
@@ -106,7 +106,7 @@ async fn recalls() -> Vec<Run> {
     vec![ended(&house, cold()).await, ended(&house, cold()).await]
 }
 
-/// A budget without room.
+/// A budget without capacity.
 async fn refusals() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("podium.db"), StoreOptions::default()).await.unwrap();
@@ -142,7 +142,7 @@ async fn floods(meters: &Meters) -> Vec<Run> {
 }
 
 #[tokio::test]
-async fn the_metrics_are_those_of_the_page_and_add_up() {
+async fn the_metrics_match_their_page_and_the_runs() {
     let meters = Meters::start();
     refusals().await;
     let (fallbacks, breakers) = (fallbacks().await, breakers().await);
@@ -188,7 +188,11 @@ async fn the_metrics_are_those_of_the_page_and_add_up() {
     assert_eq!(of("podium.step.retries").value("podium.worker=quick"), 2);
     assert_eq!(of("podium.step.fallbacks").value("podium.reason=failed,podium.worker=checker"), 1);
     assert_eq!(of("podium.step.fallbacks").value("podium.reason=shut,podium.worker=checker"), 1);
-    assert_eq!(of("podium.breaker.open").value("podium.worker=quick"), 0, "another limiter let it through");
+    assert_eq!(
+        of("podium.breaker.open").value("podium.worker=quick"),
+        0,
+        "another limiter granted the permit"
+    );
     assert_eq!(of("podium.permit.asked").value("podium.outcome=broken,podium.worker=quick"), 1);
     assert_eq!(of("podium.cache.lookups").value("podium.outcome=hit"), 1);
     assert_eq!(of("podium.call.usage_misreported").value("podium.worker=checker"), 1);
@@ -197,7 +201,7 @@ async fn the_metrics_are_those_of_the_page_and_add_up() {
 }
 
 #[tokio::test]
-async fn calls_are_measured_by_conventional_names_without_tenants() {
+async fn metrics_of_calls_have_conventional_names_and_no_tenants() {
     let meters = Meters::start();
     let house = a_house(|_| ()).await;
     house.vendor.script("quick", [Answer::refuse(Fault::Unreachable), Answer::text("blue")]);

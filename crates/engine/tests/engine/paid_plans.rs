@@ -1,4 +1,4 @@
-//! Paid plans of runs that reserved nothing, on Postgres: a free worker could do them, so nothing is booked when they are accepted.
+//! Paid plans of runs without a reservation, on Postgres: a free worker could do the run, so accepting it books nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::house::{House, quick, request, within};
 /// More than the plan slots of a process for a tier.
 const RUNS: usize = 6;
 
-/// The pool of the tests, with a worker that costs nothing.
+/// The test pool, with a free worker.
 fn a_pool_with_a_free_worker() -> podium_domain::pool::Pool {
     let mut workers = a_pool().workers().to_vec();
     let free = Price::from_usd_per_million_tokens(0.0).unwrap();

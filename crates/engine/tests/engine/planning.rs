@@ -1,4 +1,4 @@
-//! What planning leaves: time for one worker, and attempts. Time is virtual.
+//! Planning leaves time and attempts for one worker. Time is virtual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn options() -> Options {
 
 async fn a_house() -> House {
     let house = House::idle(options(), |_| Arc::new(TestStore::new())).await;
-    // The house has opened a database that it does not use, in a thread of its own. From now on nothing runs elsewhere.
+    // The fixture has opened a database that it does not use, in a separate thread. From now on no other thread runs.
     tokio::time::pause();
     let queue = MemoryQueue::new(Arc::clone(&house.parts.clock), QueueOptions::default());
     let house = house.with_queue(Arc::new(queue), options());
@@ -40,7 +40,7 @@ fn policy(attempts_max: u32, deadline: Duration) -> Policy {
     Policy { attempts_max, deadline_ms, ..Policy::new(Tier::Ultra, Effort::Medium) }
 }
 
-/// Why one worker got the question, if it did.
+/// The reason why one worker got the question, if it did.
 fn fallback(run: &Run) -> Option<&String> {
     run.rounds()[0].planned.as_ref().unwrap().fallback.as_ref()
 }
@@ -68,7 +68,7 @@ async fn attempts_at_a_plan_together_leave_half_of_the_time() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_was_handed_back_counts_for_none() {
+async fn a_released_attempt_does_not_count() {
     let mut house = a_house().await.at_work();
     let plan = Planning::gives(plan_of(&[("quick", "Do it.", &[])]));
     house.conductor.script([silent(), silent(), away(), plan]);

@@ -1,4 +1,4 @@
-//! What attempts cost: by the price list that was valid when they began.
+//! The cost of an attempt follows the price list that was valid when it began.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn a_worker_whose_prices_are_not_valid_yet_is_never_called() {
 }
 
 #[tokio::test]
-async fn a_step_of_an_unknown_worker_is_left_to_executors_that_have_it() {
+async fn a_step_of_an_unknown_worker_is_left_to_other_executors() {
     let house = House::idle(quick(), |store| store).await;
     house.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
     house.vendor.otherwise(Answer::text("done"));

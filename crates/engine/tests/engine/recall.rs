@@ -1,4 +1,4 @@
-//! Steps that are answered from the step cache.
+//! Steps with an output from the step cache.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ fn one_step() -> Plan {
     plan_of(&[("quick", "Do it.", &[])])
 }
 
-/// An engine at work on a cache of its own, with other parts tampered with.
+/// A working engine with its own cache and some parts replaced.
 async fn a_house_with(plan: Plan, tamper: impl FnOnce(&mut Parts)) -> House {
     let idle = House::idle(quick(), |store| store).await;
     idle.conductor.otherwise(plan);
@@ -134,7 +134,7 @@ async fn every_step_of_a_workflow_is_answered_from_the_cache() {
     assert_eq!(second.saved().cost + second.cost(), first.cost());
 }
 
-/// Counts how often it is asked for a call.
+/// Counts the requests for permits.
 struct Counting {
     limiter: Arc<dyn Limiter>,
     asked: Arc<AtomicUsize>,
@@ -148,7 +148,7 @@ impl Limiter for Counting {
     }
 }
 
-/// Notes the frames that are published.
+/// Records the published frames.
 struct Noting {
     live: Arc<dyn LiveStream>,
     frames: Arc<Mutex<Vec<(RunId, Frame)>>>,
@@ -204,7 +204,7 @@ impl StepCache for Broken {
 }
 
 #[tokio::test]
-async fn a_failing_cache_is_counted_and_changes_nothing_else() {
+async fn a_failing_cache_is_counted_and_has_no_other_effect() {
     let house = a_house_with(one_step(), |parts| parts.cache = Some(Arc::new(Broken))).await;
     house.vendor.otherwise(Answer::text("blue"));
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Runs that ended long ago go; what a client hears of them then.
+//! Removal of runs that ended long ago, and the answers to clients that ask for them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::interval;
 
 use crate::house::{House, quick, within};
 
-/// Until the store knows nothing of a run any more.
+/// Waits until the store has removed a run.
 async fn gone(house: &House, id: RunId) {
     let mut looking = interval(Duration::from_millis(10));
     within(async {
@@ -25,7 +25,7 @@ async fn gone(house: &House, id: RunId) {
 }
 
 #[tokio::test]
-async fn an_ended_run_is_removed_in_time_and_an_active_one_stays() {
+async fn an_ended_run_is_removed_and_an_active_one_is_kept() {
     let options = Options {
         runs_kept: Some(Duration::from_millis(100)),
         remove_every: Duration::from_millis(20),
@@ -39,7 +39,7 @@ async fn an_ended_run_is_removed_in_time_and_an_active_one_stays() {
     let active = house.ask().await;
     within(house.vendor.until_called(1)).await;
     house.vendor.otherwise(Answer::text("fine"));
-    // More than one batch.
+    // This is more than one batch.
     let mut ended = Vec::new();
     for _ in 0..5 {
         ended.push(house.ask().await);
@@ -58,7 +58,7 @@ async fn an_ended_run_is_removed_in_time_and_an_active_one_stays() {
     gone(&house, active).await;
 }
 
-/// A client so slow that the run ends and is removed between two of its looks.
+/// The client is so slow that the run ends and is removed between two of its reads.
 #[tokio::test]
 async fn a_watcher_of_a_removed_run_gets_an_error() {
     let house = House::idle(quick(), |store| store).await;

@@ -1,4 +1,4 @@
-//! Follow-up rounds: what they see, what bounds them, and that a round which fails costs no answer.
+//! Follow-up rounds: they see the round before, their number is bounded, and a failed one keeps the earlier answer.
 
 use podium_domain::plan::{Plan, PlanDraft};
 use podium_domain::policy::{Effort, FailedStep, Policy, Tier};
@@ -21,7 +21,7 @@ fn first_plan() -> Planning {
     Planning::gives(plan_of(&[("quick", "Do it.", &[])]))
 }
 
-/// A plan of one step that sees all.
+/// A plan of one step that sees all earlier outputs.
 fn seeing_all() -> Plan {
     let text = "model_id = [1]\nsubtasks = [\"Correct it.\"]\naccess_list = [[\"all\"]]";
     PlanDraft::parse(text).unwrap().check(&a_pool(), &two_rounds()).unwrap()
@@ -36,7 +36,7 @@ fn no_plan() -> ConductorError {
     ConductorError::NoPlan { tries: 3, message, usage, cost: podium_domain::money::Cost::ZERO }
 }
 
-/// The answer of the first round stands; gives the reason that the run has for it.
+/// Asserts that the first round's answer stands. Returns the run's reason for that.
 fn why_it_stands(run: &Run) -> &'static str {
     assert_eq!(run.answer(), Some("the first answer"));
     run.rounds()[1].abandoned.as_ref().map_or("none", FailReason::code)
@@ -50,9 +50,9 @@ async fn a_follow_up_round_without_a_plan_leaves_the_answer() {
     let id = house.ask_under(two_rounds()).await;
     let run = house.ended(id).await;
     assert_eq!(why_it_stands(&run), "planning_failed");
-    assert_eq!(house.vendor.calls().len(), 1, "no safe worker stands in for a plan");
+    assert_eq!(house.vendor.calls().len(), 1, "a follow-up round has no fallback plan");
     let mut updates = house.engine.watch(id, 0).await.unwrap();
-    let told = within(async {
+    let abandoned = within(async {
         while let Some(update) = updates.next().await {
             if let Update::Event(event) = update.unwrap()
                 && let RunEvent::RoundAbandoned { round, reason } = &event.event
@@ -62,7 +62,7 @@ async fn a_follow_up_round_without_a_plan_leaves_the_answer() {
         }
         None
     });
-    let (round, reason) = told.await.expect("watchers are told");
+    let (round, reason) = abandoned.await.expect("watchers must be notified");
     assert!(round == 1 && reason.contains("unequal lists"), "{round}: {reason}");
 }
 
@@ -92,7 +92,7 @@ async fn a_follow_up_round_beyond_the_cap_leaves_the_answer() {
     let house = House::idle(quick(), |store| store).await.at_work();
     house.conductor.script([first_plan()]);
     house.vendor.otherwise(Answer::text("the first answer"));
-    // The worker of the second round is the more expensive one: what suffices for the first one does not for it.
+    // The worker of the second round is more expensive: a cap that suffices for the first one does not fit it.
     let first = house.ended(house.ask_under(Policy { rounds_max: 1, ..two_rounds() }).await).await;
     let reserved = first.rounds()[0].steps[0].task.attempts[0].reserved;
     house.conductor.script([first_plan(), Planning::gives(seeing_all())]);
@@ -122,7 +122,7 @@ async fn a_conductor_sees_the_end_of_a_long_output() {
     let long = format!("{} and so it is 42.", "x".repeat(3 * EARLIER_BYTES_MAX));
     house.vendor.otherwise(Answer::text(long.clone()));
     let run = house.ended(house.ask_under(two_rounds()).await).await;
-    assert_eq!(run.answer(), Some(long.as_str()), "the answer itself is whole");
+    assert_eq!(run.answer(), Some(long.as_str()), "the answer itself is complete");
     let earlier = house.conductor.requests()[1].earlier.clone().unwrap().text;
     assert!(earlier.len() <= EARLIER_BYTES_MAX, "{} bytes", earlier.len());
     assert!(
@@ -133,7 +133,7 @@ async fn a_conductor_sees_the_end_of_a_long_output() {
 }
 
 #[tokio::test]
-async fn rounds_end_at_the_policys_bound_and_at_the_conductors() {
+async fn the_number_of_rounds_has_the_policys_and_the_conductors_bound() {
     for (rounds_max, able_to, expected) in [(4, 4, 4), (4, 2, 2), (1, 4, 1)] {
         let house = House::idle(quick(), |store| store).await;
         let able = house.conductor.clone().able_to(abilities(able_to));
@@ -173,7 +173,7 @@ async fn an_abandoned_follow_up_round_stops_its_early_step() {
     let id = house.ask_under(two_rounds()).await;
     within(house.vendor.until_called(2)).await;
     let prompt = house.vendor.calls_of("careful")[0].messages.last().unwrap().text.clone();
-    assert!(prompt.contains("the first answer"), "a begun step sees the round before: {prompt}");
+    assert!(prompt.contains("the first answer"), "an early step sees the round before: {prompt}");
     gate.open();
     within(house.vendor.until_aborted(1)).await;
     let run = house.ended(id).await;

@@ -1,4 +1,4 @@
-//! How workers are to choose their words reaches every call, as far as each worker takes it.
+//! Each call has the request's sampling parameters, as far as its worker supports them.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn each_worker_gets_the_sampling_parameters_that_it_supports() {
 }
 
 #[tokio::test]
-async fn a_seed_is_the_conductors_as_well() {
+async fn the_conductor_gets_the_seed_too() {
     let house = House::with_plan(a_plan()).await;
     house.vendor.otherwise(Answer::text("fine"));
     let mut seeds = Vec::new();
@@ -53,7 +53,7 @@ async fn a_seed_is_the_conductors_as_well() {
 }
 
 #[tokio::test]
-async fn a_parameter_out_of_bounds_is_refused_by_name() {
+async fn a_parameter_out_of_bounds_is_rejected_by_name() {
     let house = House::idle(quick(), |store| store).await;
     let hot = Sampling { temperature: Some(2.5), ..ASKED };
     let refused = house.engine.submit(asking(hot)).await.unwrap_err();

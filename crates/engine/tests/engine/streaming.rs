@@ -1,4 +1,4 @@
-//! What watchers see while it happens.
+//! Live text and events for watchers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ async fn a_streamed_answer_reads_the_events_only_a_few_times() {
     assert!(reads <= 4 && commits > 4, "{reads} reads, {commits} commits");
 }
 
-/// A live stream that refuses the first watcher, as one does whose server is away for a moment.
+/// A live stream that refuses the first watcher, as if its server were unreachable for a moment.
 struct RefusesOnce {
     live: Arc<dyn LiveStream>,
     refused: AtomicBool,
@@ -68,7 +68,7 @@ impl LiveStream for RefusesOnce {
 }
 
 #[tokio::test]
-async fn a_watcher_sees_text_once_the_live_stream_is_reachable_again() {
+async fn a_watcher_sees_text_when_the_live_stream_is_back() {
     let house = House::with_plan(a_plan()).await;
     let gate = Gate::closed();
     house.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
@@ -159,7 +159,7 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
     let id = house.ask_under(again).await;
     let mut updates = house.engine.watch(id, 0).await.unwrap();
     let mut parts = house.engine.answer(id).await.unwrap();
-    // Both have seen the first attempt before it ends: to who has not, there is nothing to announce.
+    // Both have seen text of the first attempt before it ends; other watchers need no announcement.
     while !matches!(within(updates.next()).await.unwrap().unwrap(), Update::Frame { .. }) {}
     assert_eq!(within(parts.next()).await.unwrap().unwrap(), AnswerPart::Text("Hel".to_owned()));
     gate.open();
@@ -171,7 +171,7 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
         rest
     };
     let (rest, updates) = within(async { tokio::join!(read, updates.collect::<Vec<_>>()) }).await;
-    assert_eq!(rest, "lo world", "no letter twice, none of the first attempt mixed in");
+    assert_eq!(rest, "lo world", "no text is repeated or mixed with the first attempt's");
     let restarts = updates.iter().filter(|update| matches!(update, Ok(Update::Restarted { .. })));
     assert_eq!(restarts.count(), 1);
 }
@@ -192,7 +192,7 @@ async fn an_answer_that_contradicts_the_shown_text_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_history_of_an_ended_run_is_what_its_watchers_saw() {
+async fn the_history_of_an_ended_run_equals_its_watchers_events() {
     let house = House::with_plan(plan_of(&[("checker", "one", &[]), ("checker", "two", &[0])])).await;
     house.vendor.otherwise(Answer::text("done"));
     let id = house.ask().await;
@@ -205,6 +205,6 @@ async fn the_history_of_an_ended_run_is_what_its_watchers_saw() {
     let seen: Vec<_> = updates.into_iter().map(|update| event(update.unwrap())).collect();
     let history: Vec<_> = within(house.engine.history(id, 3).collect()).await;
     let history: Vec<_> = history.into_iter().map(Result::unwrap).collect();
-    assert!(history.len() > 4, "it takes more than one page: {}", history.len());
+    assert!(history.len() > 4, "it must have more than one page: {}", history.len());
     assert_eq!(history, seen);
 }
