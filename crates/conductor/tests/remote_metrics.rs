@@ -74,7 +74,7 @@ async fn permits_and_plans_are_measured_as_documented() {
     }
     assert_eq!(of("plans", "podium.state=calling").value, 1);
     assert_eq!(of("plans", "podium.state=waiting").value, 0);
-    assert_described(PAGE, "A conductor that is a model elsewhere", &meters.read());
+    assert_described(PAGE, "A remote conductor", &meters.read());
     stop.cancel();
     planning.await.unwrap_err();
     assert_eq!(of("plans", "podium.state=calling").value, 0);

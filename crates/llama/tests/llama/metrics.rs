@@ -50,5 +50,5 @@ async fn requests_and_tokens_are_measured_as_documented() {
     values(&engine, SUM).await;
     until([0, 0, 0]).await;
     assert!(of("tokens", "podium.kind=prompt") > before, "read prompts count as computed");
-    assert_described(PAGE, "A conductor that runs here", &meters.read());
+    assert_described(PAGE, "A local conductor", &meters.read());
 }
