@@ -109,9 +109,9 @@ impl Planning<'_> {
         let (source, worker) = (&error as &dyn std::error::Error, &worker.id);
         // A workflow that does not fit the policy, such as several steps in a mini run, fails in the same way for each such run.
         if matches!(error.cause(), ConductorError::NoPlan { .. }) && usage == Usage::default() {
-            debug!(error = source, %worker, "planning failed; one worker gets the question");
+            debug!(error = source, %worker, "no plan: one worker gets the question");
         } else {
-            warn!(error = source, %worker, "planning failed; one worker gets the question");
+            warn!(error = source, %worker, "no plan: one worker gets the question");
         }
         let fallback = Some(reason(&error, self.is_of_tenant));
         let planned = Planned { plan, reasoning: String::new(), fallback };
