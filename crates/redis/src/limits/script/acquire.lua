@@ -1,17 +1,17 @@
--- Decides on calls of one worker, one after the other: each gets room in the scope of the worker and in that of the account, or
--- in none.
+-- Decides on calls of one worker, one after the other: each gets capacity in the worker's and the account's scope, or in neither.
 --
 -- KEYS[1…5]  calls, state, groups, waiting:1, waiting:2 of the worker; KEYS[6…10] of its account, if that has limits; then the
---            processes that are alive
--- ARGV[1]    numbers: how long a new lease holds, how long what is known of a scope is kept, longest time after which to ask
---            again, in milliseconds; the worker's limits, then the account's
--- ARGV[2…]   a call each: its tier (1 mini, 2 ultra), tokens of its prompt and most tokens of its completion, as estimated; then
---            the id of its lease, who asks, for which tenant
+--            live processes
+-- ARGV[1]    numbers: the length of a lease, the lifetime of an unused scope, the longest time before the next request, all in
+--            milliseconds; the worker's limits, then the account's
+-- ARGV[2…]   one for each call: its tier (1 mini, 2 ultra), the estimated tokens of its prompt, the most tokens of its completion;
+--            then the ids of its lease, of the caller and of the tenant
 -- Numbers are doubles, texts end with a zero byte.
 --
--- Answers for each call 1, tokens reserved of the prompt, of the completion, whether it is a probe, its number among the calls of
--- the worker; or 0, why (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until it may ask again, up to so many more, 0.
--- Asking again with an id that has a lease extends it and is granted.
+-- Returns five numbers for each call. Granted: 1, reserved tokens of the prompt, reserved tokens of the completion, whether it is a
+-- probe, its number among the calls of the worker. Refused: 0, the reason (1 busy, 2 rate, 3 blocked, 4 broken), microseconds until
+-- the caller may ask again, a random addition to that of at most so many microseconds, 0.
+-- A request whose id already has a lease is granted and extends it.
 local WHY = { busy = 1, rate = 2, blocked = 3, broken = 4 }
 
 local function begin(scope, caller)
@@ -43,14 +43,14 @@ local function goes_before(scope, caller)
   return own < other or (own <= other and caller.tier < scope[TURN_TIER])
 end
 
--- What a caller has to leave to somebody else, or nil.
+-- The capacity that a caller must leave to the holder of the turn, or nil.
 local function left_by(scope, caller)
   if scope[TURN_UNTIL] <= now or scope[TURN_WHO] == caller.who then return nil end
   if goes_before(scope, caller) then return nil end
   return scope[TURN_NEED]
 end
 
--- Why there is no room, and for how long; nil if there is.
+-- The reason for which a call has no capacity, and for how long; nil if it has.
 local function look(scope, caller)
   local blocked_until = max(scope[BLOCK_UNTIL], scope[PAUSE_UNTIL])
   if blocked_until > now then return 'blocked', blocked_until - now end
@@ -88,7 +88,7 @@ local function service(scope, caller)
   return C.call_ms
 end
 
--- Answers when to ask again: the earliest time, and up to how much later.
+-- Returns the time until the next request: the earliest, and the most that may be added to it.
 local function refuse(scope, caller, why, wait, ask_again_max)
   local most = ask_again_max
   local after, spread
@@ -131,20 +131,20 @@ local function refuse(scope, caller, why, wait, ask_again_max)
   return after, spread
 end
 
--- Writes a tag among the others. Those that were lost, all of them maybe, have no end.
+-- Writes a tag. A key that was lost and is created again has no expiry, so it must be set again.
 local function put_tag(scope, tier, tenant, tag)
   local added = call('HSET', scope.groups, tier .. ' ' .. tenant, string.format('%.17g', tag))
   if added == 1 then scope[GROUPS_UNTIL] = 0 end
 end
 
--- Puts the tag that is in the state there.
+-- Moves a tier's tag from the state into the key.
 local function put_last_tag(scope, tier)
   local tenant = scope[LAST_TENANT + tier]
   scope[LAST_TENANT + tier] = ''
   if tenant ~= '' then put_tag(scope, tier, tenant, scope[LAST_TAG + tier]) end
 end
 
--- Whether there is room for one more tag. Once there are too many, those that mean nothing any more are forgotten.
+-- Whether another tag fits. At the bound, tags without effect are removed first.
 local function has_room_for_tag(scope)
   local count = call('HLEN', scope.groups)
   if count < C.groups_max then return true end
@@ -160,8 +160,8 @@ local function has_room_for_tag(scope)
   return count < C.groups_max
 end
 
--- The tenant of a call is the last one of its tier, with a new tag. `own` is the tag that it had, or nil: beyond the bound of tags
--- it counts as one that was never seen.
+-- Makes the tenant of a call the last one of its tier, with a new tag. `own` is its earlier tag, or nil. If its tag does not fit, the
+-- tenant counts as new in its next call.
 local function set_tag(scope, caller, own, tag, kept_ms)
   local tier, tenant = caller.tier, caller.tenant
   if scope[LAST_TENANT + tier] ~= tenant then
@@ -207,7 +207,7 @@ if KEYS[7] then scopes[2] = open_scope(6, numbers, 9) end
 for i = 1, #scopes do scopes[i].in_flight = call('ZCARD', scopes[i].calls) end
 local worker, runs_out = scopes[1], now + lease_ms
 
--- Adds a lease to all scopes, or extends it. Says whether it is new, which the worker knows. A set that was empty has no end.
+-- Adds a lease to all scopes, or extends it. Returns whether it is new in the worker's scope. A new set has no expiry yet.
 local function hold(lease)
   local added
   for i = #scopes, 1, -1 do

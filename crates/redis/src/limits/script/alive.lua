@@ -1,10 +1,10 @@
--- Writes down that a process is alive. Its leases do not run out as long as it is.
+-- Records that a process is alive. Its leases do not expire meanwhile.
 --
--- KEYS[1]  the processes that are alive: ids, scored with when they no longer count as such in milliseconds of Redis's clock
--- ARGV[1]  for how long this one counts as alive, in milliseconds
+-- KEYS[1]  the live processes: ids with their expiry times as scores, in milliseconds of Redis's clock
+-- ARGV[1]  how long this process counts as alive, in milliseconds
 -- ARGV[2]  its id
 --
--- Answers 1 if it counted as alive until now, otherwise 0: then Redis may know its leases no longer.
+-- Returns 1 if the process counted as alive before; otherwise 0, and Redis may have lost its leases.
 local known = redis.call('ZSCORE', KEYS[1], ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[2])

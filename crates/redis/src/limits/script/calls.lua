@@ -1,9 +1,9 @@
--- Counts the leases of a scope. A lease that ran out still counts while its process is alive, and is removed otherwise. It counts no
--- longer than four times the time of a lease: a process names its leases sooner than that, and an answer that was lost may have left
--- one that nobody holds. The id of a lease begins with its process, up to a colon.
+-- Counts the leases of a scope. An expired lease counts while its process is alive, for at most four times the length of a lease;
+-- otherwise it is removed. Within that time, a process lists all its leases again, so only a lease whose grant was lost on its way
+-- expires. The id of a lease begins with its process, up to a colon.
 --
--- `calls`  the scope's leases: ids, scored with when they run out in milliseconds of Redis's clock
--- `alive`  the processes that are alive: ids, scored with when they no longer count as such
+-- `calls`  the scope's leases: ids with their expiry times as scores, in milliseconds of Redis's clock
+-- `alive`  the live processes: ids with their expiry times as scores
 local function count_leases(calls, alive, lease_ms)
   local over, until_ = redis.call('ZRANGEBYSCORE', calls, '-inf', now, 'WITHSCORES'), {}
   for i = 1, #over, 2 do

@@ -1,10 +1,10 @@
--- Writes down that a process shares the limits, and counts all that do.
+-- Registers a process that shares the limits, and counts the registered processes.
 --
--- KEYS[1]  the processes: ids, scored with when they are forgotten in milliseconds of Redis's clock
--- ARGV[1]  for how long this one is remembered, in milliseconds
+-- KEYS[1]  the processes: ids with their expiry times as scores, in milliseconds of Redis's clock
+-- ARGV[1]  the lifetime of this registration, in milliseconds
 -- ARGV[2]  its id
 --
--- Answers how many there are, times 65536, plus how many have a smaller id.
+-- Returns the number of processes, times 65536, plus the number of those with a smaller id.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])

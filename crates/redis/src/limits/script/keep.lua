@@ -1,11 +1,11 @@
--- Extends leases of a scope that are held, putting back those that are gone.
+-- Extends the given leases of a scope, and restores missing ones.
 --
--- KEYS[1]  the scope's leases; KEYS[2] the processes that are alive: as in calls.lua
--- ARGV[1]  how long an extended lease holds from now, in milliseconds
--- ARGV[2]  how long the scope's leases are kept while nobody asks for them, in milliseconds
+-- KEYS[1]  the scope's leases; KEYS[2] the live processes: as in calls.lua
+-- ARGV[1]  the length of a lease, in milliseconds
+-- ARGV[2]  how long unused leases of a scope are kept, in milliseconds
 -- ARGV[3]… the ids
 --
--- Answers how many leases there are now. What is held is never refused: the calls are under way, whatever the bound.
+-- Returns the number of leases. It refuses none, even beyond the bound, because their calls are in flight.
 local runs_out = now + ARGV[1]
 for i = 3, #ARGV do
   redis.call('ZADD', KEYS[1], runs_out, ARGV[i])

@@ -1,16 +1,17 @@
--- One scope: what was taken of it, and whether there is room for a call. It does the sums of `podium_domain::limits`, in the
--- same order, so that both come to the same numbers. The constants come from there: `C.<name>` stands for a number.
+-- One scope: its usage, and whether it has capacity for a call. It computes the same as `podium_domain::limits`, in the same order,
+-- so both produce the same numbers. The constants come from there: `C.<name>` is replaced by a number.
 --
 -- A scope is a worker or an account. Its keys:
---   calls      leases of calls under way: ids, scored with when they run out. Those that did count until their room is needed;
---              then they are removed if their process is dead
---   state      the numbers of the meter and some names, packed in the order below: who changes it gives the key another name
---   groups     tags: `<tier> <tenant>`; that of the tenant that was granted last is newer in the state, one for each tier
---   waiting:1  of `mini`, waiting:2 of `ultra`: who was told to come back, scored with until when that counts
--- Only `calls` has to hold nothing twice; all of them may be lost at any time.
--- The last key of each script is of the vendor: `alive`, the processes with calls under way that are alive.
+--   calls      leases of calls in flight: ids with their expiry times as scores. An expired lease counts until its capacity is
+--              needed; then it is removed if its process is dead
+--   state      the numbers of the meter and some names, packed in the order below; a change of the order needs a new key name
+--   groups     tags by `<tier> <tenant>`; for each tier, the tag of the tenant with the latest grant is newer in the state
+--   waiting:1  waiting callers of `mini`, waiting:2 those of `ultra`: ids with the ends of their waiting times as scores
+-- All keys may be lost at any time.
+-- The last key of each script belongs to the vendor: `alive`, the live processes with calls in flight.
 
--- Of requests, tokens, input tokens and output tokens; of each tier; of the scope.
+-- The first group has a number for each of requests, tokens, input tokens and output tokens, the next one for each tier; the others
+-- have one for the scope.
 local EMPTY, SAID, SPENT, DEBT = 0, 4, 8, 12
 local TIER, GROUPS_NOW, LAST_TAG, WAITING_UNTIL = 16, 18, 20, 22
 local TIERS_NOW = 25
@@ -18,31 +19,31 @@ local TURN_TIER, TURN_NEED, TURN_UNTIL = 26, 27, 28
 local SAID_UNTIL, SPENT_SINCE, DEBT_UNTIL = 29, 30, 31
 local GRANTED, BLOCK_UNTIL, PAUSE_UNTIL, PAUSE = 32, 33, 34, 35
 local LIMITED_AT, LIMITED_LAST, LIMITED_LAST_BEFORE, LIMITED_REFUSED = 36, 37, 38, 39
--- The three counts have one number for the current span and one for the span before it.
+-- The counts SENT, ENDED and FAILED have a number for the current span and one for the previous span.
 local SPAN_SINCE, SENT, ENDED, FAILED, ROW, COUNTS_AFTER = 40, 41, 43, 45, 47, 48
 local OPEN_UNTIL, OPEN, PROBE_UNTIL = 49, 50, 51
 local BEARS, REDUCED_AT, USUAL, OF_LATE = 52, 53, 54, 55
 local OUTPUT_MEAN, OUTPUT_DEVIATION, INPUT_RATIO = 56, 57, 58
--- When the keys themselves run out.
+-- Expiry times of the keys.
 local STATE_UNTIL, CALLS_UNTIL, GROUPS_UNTIL = 59, 60, 61
--- The last one is of each tier again.
+-- LAST_TENANT has a value for each tier.
 local TURN_WHO, TURN_TENANT, LAST_TENANT, LENGTH = 62, 63, 63, 65
 local NUMBERS = 61
 local FORMAT = '<' .. string.rep('d', NUMBERS) .. 'ssss'
 
--- How much longer than it must a key lives, as a part of its time, so that this is not written each time.
+-- Keys live longer than needed by this part of their time, so that the expiry is not written each time.
 local SLACK = 1 / 8
 
--- How long a lease holds: the first of the numbers of each script.
+-- The length of a lease, which is the first number of each script.
 local lease_ms = struct.unpack('<d', ARGV[1])
 
 local call, max, min, ceil = redis.call, math.max, math.min, math.ceil
 
--- The pace of a limit: milliseconds for each unit, and how many may be taken at once.
+-- The pace of a limit: milliseconds for each unit, and the burst in milliseconds; false without a limit.
 local function pace(scope, which)
   local limit, said = scope.per_minute[which], 0
   if now < scope[SAID_UNTIL] then said = scope[SAID + which] end
-  -- What the account's configured limit keeps already is no pace of the worker.
+  -- A reported limit is ignored if the account's configured limit is not higher.
   local account = scope.account_per_minute[which] or 0
   if account > 0 and said >= account then said = 0 end
   if said > 0 and limit > 0 then limit = min(limit, said) else limit = max(limit, said) end
@@ -56,14 +57,13 @@ end
 
 local function set_pace(scope, which) scope.units[which], scope.bursts[which] = pace(scope, which) end
 
--- Reads a scope. `place` is where its keys begin, `at` where in `numbers` its limits do: most calls at once, then what is allowed a
--- minute of requests, tokens, input tokens and output tokens, 0 for no limit. Those of a worker's account follow its own; nothing
--- follows those of an account.
+-- Reads a scope. Its keys begin at `place`, its limits at `at` in `numbers`: most concurrent calls, then the limits per minute of
+-- requests, tokens, input tokens and output tokens, 0 for no limit. After a worker's limits, `numbers` has those of its account.
 local function open_scope(place, numbers, at)
   local packed = call('GET', KEYS[place + 1])
   if not packed then
     packed = string.rep('\0', NUMBERS * 8 + LENGTH - NUMBERS)
-    -- Tags of another time would be above all new ones.
+    -- Old tags would be higher than all new ones.
     call('DEL', KEYS[place + 2])
   end
   local per_minute = { numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4] }
@@ -78,7 +78,7 @@ local function open_scope(place, numbers, at)
   return scope
 end
 
--- Writes a scope. One that is not used for so long is forgotten; when that is, is written when it would be too soon.
+-- Writes a scope, which expires if it is not used for `kept_ms`. The expiry is written only if it would be too early.
 local function close_scope(scope, kept_ms)
   local busy = max(now, scope[BLOCK_UNTIL], scope[PAUSE_UNTIL], scope[OPEN_UNTIL])
   for which = 1, 4 do busy = max(busy, scope[EMPTY + which]) end
@@ -89,7 +89,7 @@ local function close_scope(scope, kept_ms)
   if is_too_soon then call('PEXPIREAT', scope.state, scope[STATE_UNTIL]) end
 end
 
--- Counts calls under way without those of dead processes.
+-- Counts calls in flight, except those of dead processes.
 local function count_calls(scope) return count_leases(scope.calls, KEYS[#KEYS], lease_ms) end
 
 local function most_calls(scope)
@@ -117,7 +117,7 @@ local function add(scope, amounts)
   end
 end
 
--- Moves the counts of the breaker on with the time.
+-- Starts a new span of the breaker's counts if it is due.
 local function roll(scope)
   local age = now - scope[SPAN_SINCE]
   if age >= C.span_ms * 2 then

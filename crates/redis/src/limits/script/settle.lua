@@ -1,24 +1,25 @@
--- Settles calls of one worker that have ended, each once: what has no lease was settled before, or ran out.
+-- Settles calls of one worker that have ended, each once: a call without a lease was settled before, or its lease expired.
 --
--- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits; then the processes that are alive
--- ARGV[1]    numbers: how long a new lease holds, how long what is known of a scope is kept, in milliseconds; the worker's limits, then the account's
--- ARGV[2…]   a call each, unknown values are -1: its outcome, as numbered below; whether it was a probe; its number among the
+-- KEYS[1…3]  calls, state, groups of the worker; KEYS[4…6] of its account, if that has limits; then the live processes
+-- ARGV[1]    numbers: the length of a lease, the lifetime of an unused scope, in milliseconds; the worker's limits, then the
+--            account's
+-- ARGV[2…]   one for each call, unknown values are -1: its outcome, as numbered below; whether it was a probe; its number among the
 --            calls of the worker, 0 if the meter did not grant it; the vendor's `Retry-After` in milliseconds; milliseconds to the
---            first token; what to add of requests, tokens, input tokens and output tokens; tokens of its prompt, as estimated;
---            tokens of prompt and completion to learn from; limit and rest of each kind as the vendor reports them; then the id
+--            first token; the changes of requests, tokens, input tokens and output tokens; the estimated tokens of its prompt;
+--            the real tokens of prompt and completion, for the estimates; reported limit and remainder of each kind; then the id
 --            of its lease
 -- Numbers are doubles, texts end with a zero byte.
 --
--- Answers how many were settled.
+-- Returns the number of settled calls.
 local UNKNOWN, NOT_SENT, ANSWERED, LIMITED, OVERLOADED, FAILED_OUTCOME = 0, 1, 2, 4, 5, 6 -- 3 is refused
 local CALL = '<ddd dd dddd ddd dd dd dd dd s'
 
 local numbers = { struct.unpack('<dd d dddd d dddd', ARGV[1]) }
 local kept_ms, worker = numbers[2], open_scope(1, numbers, 3)
--- Without limits a minute, only its leases change.
+-- Without limits per minute, settling changes only the account's leases.
 local account = KEYS[5] and numbers[9] + numbers[10] + numbers[11] + numbers[12] > 0 and open_scope(4, numbers, 8)
 
--- Calls under way, with the one that is being settled. Counted when it matters.
+-- Calls in flight, with the one that is being settled. Counted only when needed.
 local function in_flight()
   if not worker.in_flight then worker.in_flight = count_calls(worker) + 1 end
   return worker.in_flight
