@@ -1,4 +1,4 @@
-//! Clients: each has a connection of its own to the OpenAI-compatible API, asks, waits for the whole answer, and asks again.
+//! Clients: each has its own connection to the OpenAI-compatible API. It asks, waits for the whole answer, and asks again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `podium-bench-engine`: how many workflows a second a cluster on this machine runs when its workers cost nothing, and what
 //! each workflow costs. A workflow is a chain of three steps; what a step's worker says is there at once, inside the executor.
-//! The rest is Podium's own: HTTP API, engine, Postgres with fsync, NATS with files, Redis limits, each a process of its own.
+//! The rest are Podium's real parts: HTTP API, engine, Postgres with fsync, NATS with files, Redis limits, each a separate process.
 //!
 //! It prints one line of JSON. Under the name of one of the cluster's programs it is that program.
 

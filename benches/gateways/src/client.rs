@@ -1,4 +1,4 @@
-//! Clients in a closed loop: each has a connection of its own, asks, reads the whole answer, and asks again.
+//! Clients in a closed loop: each has its own connection, asks, reads the whole answer, and asks again.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

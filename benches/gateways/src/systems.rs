@@ -194,7 +194,7 @@ impl Place {
         command.arg("--config").arg(self.path("litellm.yaml"));
         command.args(["--host", "127.0.0.1", "--port", &address.port().to_string()]);
         command.args(["--telemetry", "False"]).env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
-        // Without a key of its own it does not start otherwise.
+        // It does not start without a key.
         command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
         peer(command, address, "/health/liveliness").await
     }

@@ -69,7 +69,7 @@ async fn answer_all(mut stream: TcpStream) -> Result<()> {
             for event in events() {
                 let chunk = format!("{:x}\r\n{event}\r\n", event.len());
                 stream.write_all(chunk.as_bytes()).await?;
-                // Each chunk is a segment of its own, as from a model that writes.
+                // Each chunk is a separate segment, like those of a real model.
                 tokio::task::yield_now().await;
             }
             stream.write_all(b"0\r\n\r\n").await?;

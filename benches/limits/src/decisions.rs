@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 const PERMITS: u32 = 4_000;
 const ROUNDS: u32 = 5;
 const IN_FLIGHT: [u32; 3] = [1, 16, 64];
-/// So much a minute that nobody waits for it.
+/// A limit per minute that is high enough for all callers.
 const PLENTY: u64 = 60_000_000_000;
 
 #[derive(Clone, Copy, Debug)]

@@ -42,7 +42,7 @@ struct Arguments {
     /// How long is measured.
     #[arg(long, default_value_t = 180)]
     seconds: u64,
-    /// Executors, each with connections of its own.
+    /// Executors, each with its own connections.
     #[arg(long, default_value_t = 32)]
     executors: u32,
     /// Calls that each executor would make at the same time.
@@ -87,7 +87,7 @@ struct Counted {
     limited: u64,
     /// Calls that failed otherwise.
     failed: u64,
-    /// How often a limiter told somebody to ask again.
+    /// Number of refusals by the limiters.
     refused_asks: u64,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn backend() -> Result<LlamaBackend> {
     Ok(LlamaBackend::init()?)
 }
 
-/// The rate at which all sequences together go on after a prompt and some first tokens each.
+/// The rate at which all sequences together continue after a prompt and some first tokens each.
 pub(crate) fn tokens_a_second(order: &Order, buffers: Buffers) -> Result<f64> {
     let backend = backend()?;
     let model = LlamaModel::load_from_file(&backend, &order.model, &model_params(order)?)?;

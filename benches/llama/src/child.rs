@@ -1,4 +1,4 @@
-//! One figure, taken in a process of its own: llama.cpp can be started once in a process, and nothing is left of the one before.
+//! Measures one figure in a separate process: llama.cpp can be started once per process, and earlier measurements leave no state.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::{bare, engine, nano};
 pub(crate) enum Figure {
     /// Tokens a second of llama.cpp in a loop, all sequences in one buffer as the engine has them.
     Bare,
-    /// The same, each sequence in a buffer of its own.
+    /// The same with a separate buffer for each sequence.
     BareSplit,
     /// Tokens a second of the engine, of free text.
     Free,

@@ -42,7 +42,7 @@ enum What {
         #[arg(long)]
         gpu: bool,
     },
-    /// Takes one figure; what `All` runs in a process of its own.
+    /// Measures one figure; `All` runs this in a separate process.
     #[command(hide = true)]
     One(child::Order),
 }

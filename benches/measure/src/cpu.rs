@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::rounded;
 
-/// Milliseconds of one tick in `/proc/*/stat`: Linux shows all programs 100 ticks a second, whatever the kernel uses.
+/// Milliseconds of one tick in `/proc/*/stat`: Linux always reports 100 ticks a second, independent of the kernel's timer.
 const TICK_MS: u64 = 10;
 /// Name of this process in the result.
 const OWN_NAME: &str = "client";

@@ -23,7 +23,7 @@ pub async fn open(server: SocketAddr, drivers: &mut JoinSet<()>) -> Result<Conne
     Ok(connection)
 }
 
-/// Gets `path` from `server`, over a connection of its own. An answer other than success is an error.
+/// Gets `path` from `server`, over a separate connection. An answer other than success is an error.
 pub async fn get(server: SocketAddr, path: &str) -> Result<Bytes> {
     let mut drivers = JoinSet::new();
     let mut connection = open(server, &mut drivers).await?;

@@ -21,7 +21,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Each claim and each completion is a commit of its own, as when runs come one at a time.
+    /// Each claim and each completion is a separate commit, as for runs that come one at a time.
     pub(crate) fn new(ids: &SeededIds) -> Self {
         let mut run = Driven::accepted(ids);
         let create = run.commit();

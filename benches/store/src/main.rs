@@ -25,7 +25,7 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(50);
 const SWEEP_MAX: u32 = 256;
 const LIST_MAX: u32 = 50;
 
-/// Times the store's operations of new runs next to finished ones, in a Postgres of its own.
+/// Times the store's operations of new runs next to finished ones, in a separate Postgres.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Finished runs in the full database.

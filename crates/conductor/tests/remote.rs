@@ -1,4 +1,4 @@
-//! A remote model as conductor: its output becomes a plan, or it is told the problem.
+//! A remote model as conductor: its output becomes a plan, or the model gets the error.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;

@@ -93,7 +93,7 @@ fn planner() -> Worker {
 
 #[tokio::test(start_paused = true)]
 async fn plans_respect_request_and_token_rates() {
-    // Twenty plans consume 2200 tokens, whatever their estimates were.
+    // Twenty plans consume 2200 tokens, independent of their estimates.
     for (limits, least, most) in [
         ("requests_per_minute = 30", Duration::from_secs(36), Duration::from_secs(44)),
         ("tokens_per_minute = 6000", Duration::from_secs(21), Duration::from_mins(1)),

@@ -69,7 +69,7 @@ impl Reasoning {
         self.plan_start(0, b"\n")
     }
 
-    /// Bytes of the text that will not be discarded, whatever follows.
+    /// Bytes of the text that no later text can discard.
     pub(crate) fn settled(&self) -> usize {
         let may_be_label = self.at_line_start && LABEL.starts_with(&self.text[self.line_start..]);
         if may_be_label { self.line_start } else { self.text.len() }

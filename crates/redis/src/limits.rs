@@ -19,11 +19,11 @@
 //!
 //! **If Redis is unreachable** (or late, loading, a replica, out of memory), [`Options::away`] decides what is granted; nothing
 //! is granted without a limit. Each process registers in Redis, so each knows how many share the limits. Without Redis it grants
-//! its part of them, by meters of its own that it also updates while Redis is reachable. [`RedisLimiter::state`] reports this.
+//! its part of them, by its own meters, which it also updates while Redis is reachable. [`RedisLimiter::state`] reports this.
 //! When Redis is reachable again, the leases of held permits are restored before anything else is granted.
 //!
 //! **Several servers.** With [`SeveralRedisLimiters`] each vendor's account is counted on one of several servers. Each server has
-//! a limiter of its own, so an unreachable server affects its own vendors only.
+//! a separate limiter, so an unreachable server affects only its own vendors.
 
 mod batching;
 mod extender;

@@ -200,7 +200,7 @@ async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usiz
     }
 }
 
-/// Connects with a connection of its own, without limits for statements, and reads which migrations are pending.
+/// Connects with a separate connection, without limits for statements, and reads which migrations are pending.
 async fn look_at(
     connect: &PgConnectOptions,
     options: &Options,

@@ -10,7 +10,7 @@ use crate::Options;
 
 /// How long a session may leave a transaction open. None of ours does.
 const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(10);
-/// The prefix of the names of our client's prepared statements. A pooler that tracks them gives them names of its own.
+/// The prefix of the names of the client's prepared statements. A pooler that tracks them renames them.
 const PREPARED: &str = "sqlx_s_";
 /// The error code of a statement whose name is in use.
 const NAME_TAKEN: &str = "42P05";
@@ -43,7 +43,7 @@ pub enum WrongSessions {
     Untracked,
 }
 
-/// The settings that the statements need, whatever the server's own settings are.
+/// The settings that the statements need, independent of the server's settings.
 fn settings(options: &Options) -> [(&'static str, String); 8] {
     let ms = |time: Duration| time.as_millis().max(1).to_string();
     [

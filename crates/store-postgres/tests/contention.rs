@@ -370,7 +370,7 @@ async fn a_lease_is_extended_while_all_tasks_are_locked() {
     tokio::time::timeout(minute / 2, keep).await.unwrap();
 }
 
-/// Heartbeats must cost the same whatever the number of calls under way.
+/// Heartbeats must cost the same for any number of calls in flight.
 #[tokio::test]
 async fn a_heartbeat_updates_one_row_and_no_index() {
     let scene = Scene::new(Options::default()).await;
@@ -393,7 +393,7 @@ async fn a_heartbeat_updates_one_row_and_no_index() {
     assert_eq!(updates, [("process_leases", 10, 10), ("tasks", 0, 0)]);
 }
 
-/// Twice a second somebody looks for dead processes, however many calls are under way.
+/// A search for dead processes runs twice a second, so its cost must not depend on the number of calls in flight.
 #[tokio::test]
 async fn looking_for_dead_processes_does_not_read_all_running_tasks() {
     const RUNNING: i64 = 20_000;

@@ -60,7 +60,7 @@ UPDATE tasks SET told_until_ms = ?3 WHERE run_id = ?1 AND task = ?2";
 pub(crate) const PUT_BACK: &str = "-- put_back
 UPDATE tasks SET told_until_ms = NULL WHERE run_id = ?1 AND task = ?2 AND state = 'ready'";
 
-// Skips along the index from one process to the next. Claims of earlier versions have no process and leases of their own.
+// Skips along the index from one process to the next. Claims of earlier versions have no process and have their own leases.
 pub(crate) const FIND_EXPIRED: &str = "-- find_expired
 WITH RECURSIVE holders (process) AS (
     SELECT min(process) FROM tasks WHERE state = 'running'

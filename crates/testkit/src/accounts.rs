@@ -309,7 +309,7 @@ pub async fn a_stale_charged_commit_books_nothing(store: AccountsFixture) {
     assert_eq!(store.sum(&tenants()).await, (0, 10));
 }
 
-/// Money that was spent is booked, whatever was expected.
+/// Spent money is booked even if it exceeds the expectation.
 pub async fn spent_money_is_booked_beyond_the_cap(store: AccountsFixture) {
     let (store, ids) = (store.with(&[(tenants(), Some(100))]).await, SeededIds::new(1));
     let mut run = a_run(&ids, &[tenants()], 10);

@@ -77,7 +77,7 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
-/// The worker `w` of a pool of its own, at a vendor `v` with that wire format; `lines` of TOML are added to it.
+/// The worker `w` of a separate pool, at a vendor `v` with that wire format; `lines` of TOML are added to it.
 pub fn a_worker(api: &str, lines: &str) -> Worker {
     let pool = Pool::parse(&format!(
         r#"
@@ -201,7 +201,7 @@ pub struct Driven {
     pub publish_by: PublishBy,
     /// The most that its claims and plans may cost: zero, unless a test changes it.
     pub reserve: Cost,
-    /// The process that claims; `None` for one of an earlier version, whose claims have leases of their own. That is the default.
+    /// The process that claims; `None` for one of an earlier version, whose claims have their own leases. That is the default.
     pub process: Option<ProcessId>,
     /// The latest claim.
     pub last_claim: ClaimId,

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// A gate: closed at first; once opened, open for ever. Clones are the same gate.
+/// A gate that is closed at first, and stays open once it is opened. Clones are the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     open: watch::Sender<bool>,

@@ -1,4 +1,4 @@
-//! Runs one of our own programs as a server.
+//! Runs one of Podium's programs as a server.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::program::faketime;
 use crate::server::{LOG, Launch, Server, Signal, log_end};
 use crate::wait::{first_line, until_it_answers, until_it_ends};
 
-/// One of our own programs, with its own ports and a `/readyz` endpoint.
+/// One of Podium's programs, with its own ports and a `/readyz` endpoint.
 #[derive(Debug)]
 pub struct Service {
     // Declared first, so the server ends before its folder is removed.

@@ -14,7 +14,7 @@ use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Core, Link, Service};
 
-/// Longest time until the limiter knows of a requested pause.
+/// Longest time until the limiter knows a requested pause.
 const HEARD_AFTER_MS: u64 = 1_000;
 
 /// The limiter's state, and the true state.

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-/// The unit that Linux shows to programs, whatever it counts in.
+/// The unit in which Linux reports CPU time to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU seconds of each of these processes and all below it, those that have ended and were waited for included.

@@ -22,7 +22,7 @@ struct Arguments {
     runs: u32,
     #[arg(long)]
     in_flight: u32,
-    /// `postgres://` address of a database of its own.
+    /// `postgres://` address of a separate database.
     #[arg(long)]
     database: String,
     /// A server whose CPU time counts, too: `NAME=PID`.

@@ -99,7 +99,7 @@ fn private_key(text: &str) -> Result<PathBuf, String> {
 fn file(text: &str) -> Result<(PathBuf, Vec<u8>), String> {
     let path = values::path(text)?;
     let bytes = std::fs::read(Path::new(&path));
-    // The value is not repeated: somebody may have written the key itself there.
+    // The error does not repeat the value, because it may be the key itself.
     let bytes = bytes.map_err(|error| format!("names a file that cannot be read: {error}"))?;
     Ok((path, bytes))
 }

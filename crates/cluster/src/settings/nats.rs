@@ -195,7 +195,7 @@ impl NatsUser {
 fn credentials(text: &str) -> Result<PathBuf, String> {
     let path = values::path(text)?;
     let read = std::fs::File::open(&path);
-    // The value is not repeated: somebody may have written the credentials themselves there.
+    // The error does not repeat the value, because it may be the credentials themselves.
     read.map_err(|error| format!("names a file that cannot be read: {error}"))?;
     Ok(path)
 }

@@ -1,4 +1,4 @@
-//! The usage of all calls for one plan so far, whatever the outcome.
+//! The usage of all calls for one plan so far, including failed ones.
 //!
 //! Planning may be stopped at any await, which drops its future. So the account lives outside that future and includes what
 //! is known of the call in progress.

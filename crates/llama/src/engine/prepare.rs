@@ -88,7 +88,7 @@ pub(super) fn prompt_tokens_max(context_tokens: usize, request: &Request) -> usi
     context_tokens.saturating_sub(written)
 }
 
-/// Stops the engine if this thread panics; otherwise it would wait for ever.
+/// Stops the engine if this thread panics; otherwise it would wait forever.
 struct StopAfter(UnboundedSender<Command>);
 
 impl Drop for StopAfter {

@@ -1,4 +1,4 @@
-//! Models that prefer one token for ever, whatever was written, under llama.cpp. All of them still plan within the bounds.
+//! Models that always prefer one token, under llama.cpp. All of them still plan within the bounds.
 
 use std::path::PathBuf;
 

@@ -92,7 +92,7 @@ pub(crate) fn random(question: &str, seed: u64) -> Request {
 }
 
 /// A request that writes thousands of tokens, which takes about a second on an idle machine: after this beginning the tiny
-/// model's greedy output repeats for ever.
+/// model's greedy output repeats forever.
 pub(crate) fn endless() -> Request {
     let prompt = Prompt::new(Template::ChatMl, &[Message::new(Role::User, "Go on.")], "the number");
     Request { prompt, reasoning_tokens_max: 3000, ..greedy("Go on.") }

@@ -57,7 +57,7 @@ impl Extender {
                 Woken::Call => self.give_back().await,
             }
             // A beat that was set while Redis was reachable is too slow for probing. A beat for probing is not set again, or a
-            // steady flow of dropped permits would postpone it for ever.
+            // steady flow of dropped permits would postpone it forever.
             let shared = self.shared.state.is_shared();
             if matches!(woken, Woken::Beat) || (extends && !shared) {
                 extends = shared;

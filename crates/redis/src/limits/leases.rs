@@ -120,7 +120,7 @@ impl Leases {
         self.woken.notify_one();
     }
 
-    /// Takes all leases that ended, with all that are held. From now on Redis may know of these.
+    /// Takes all ended leases, and lists all held ones. From now on, Redis may know these.
     pub(crate) fn take_everything(&self) -> Vec<Batch> {
         let mut table = self.lock();
         for known in table.workers.values_mut().flat_map(|calls| calls.held.values_mut()) {
@@ -184,7 +184,7 @@ impl Table {
     }
 }
 
-/// One lease. When it is dropped, it is settled in Redis if Redis may know of it.
+/// One lease. When it is dropped, it is settled in Redis if Redis may know it.
 pub(crate) struct Lease {
     keys: Arc<WorkerKeys>,
     number: u64,

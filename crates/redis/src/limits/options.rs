@@ -32,12 +32,13 @@ pub enum Away {
 pub struct Options {
     /// Prefix of every key: 1 to 64 of a-z, A-Z, 0-9, `.`, `_`, `-`, `:`, `/`. Processes with different prefixes share nothing.
     pub prefix: String,
-    /// How long a lease lasts without a sign of life of its process, and so until the permits of a dead process are released. At least three times
+    /// Length of a lease without a refresh by its process, after which a dead process' permits are released. At least three times
     /// `extend_every`.
     pub lease_ttl: Duration,
     /// How long a process that died still counts as one that shares the limits.
     pub member_ttl: Duration,
-    /// How often a process that holds leases says that it is alive, and so how long the bound may be exceeded after Redis lost its data.
+    /// Interval at which a process with leases refreshes its entry. After a loss of Redis' data, the bound may be exceeded for this
+    /// time.
     pub extend_every: Duration,
     /// How often a connection is tried while Redis is unreachable.
     pub probe_every: Duration,

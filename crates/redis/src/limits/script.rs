@@ -64,7 +64,7 @@ impl Scripts {
         command
     }
 
-    /// The script by which a process says that it is alive, as a command for a pipeline. It must be loaded, like the keeping script.
+    /// The script that records that a process is alive, as a command for a pipeline. It must be loaded, like the keeping script.
     pub(crate) fn alive_command(&self, key: &str, ttl: Duration, id: &str) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.alive.get_hash()).arg(1).arg(key).arg(milliseconds(ttl)).arg(id);

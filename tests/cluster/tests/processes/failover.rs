@@ -16,7 +16,7 @@ use crate::workflow::{BRANCHES, diamond, wrong};
 const CLIENTS: usize = 12;
 /// The number of runs that must end before a fault, and between two.
 const BETWEEN: usize = 2 * CLIENTS;
-/// Longest time until runs go on, on a busy machine.
+/// Longest time until runs continue, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LEASE_MS: u64 = 3_000;
 

@@ -425,7 +425,7 @@ async fn an_expired_lease_counts_while_its_process_is_alive() {
     subject.ask_as(&[Caller::new(1), Caller::new(2)]);
     subject.check().await.unwrap();
     assert_eq!(subject.held.len(), 1, "one of the two places is free");
-    // Nobody names it: its holder does not know of it.
+    // No process lists it, because its holder does not know it.
     subject.now += 40_000;
     subject.meters.0.set_in_flight(0.0);
     subject.ask_as(&[Caller::new(2)]);

@@ -57,7 +57,7 @@ fn by_number() -> Options {
     Options { away: Away::Local { share: None }, ..options() }
 }
 
-/// Waits until each process has registered in Redis several times, and so knows of the others.
+/// Waits until each process has registered in Redis several times, and so knows the others.
 async fn wait_until_known(onlooker: &mut Onlooker, processes: usize) {
     let mut seen: Vec<(String, u64)> = Vec::new();
     for _ in 0..5 {

@@ -61,7 +61,7 @@ async fn held_permits_are_restored_after_a_flush() {
     process.must_refuse(&worker).await;
 }
 
-/// As if another server had taken over that did not hear of the last grants.
+/// Simulates that another server took over without the last grants.
 #[tokio::test]
 async fn held_permits_that_redis_lost_are_put_back_although_their_process_is_known() {
     let redis = Redis::start().await.unwrap();
