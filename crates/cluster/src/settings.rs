@@ -60,12 +60,12 @@ const PLAN_AT_ONCE: Setting<bool> = Setting::switch(
 const LEASE: Setting<Duration> = Setting::milliseconds(
     "lease_ms",
     &(1_000..=600_000),
-    "Time after which a claimed task is given to another process if its process shows no sign of life. A process shows one every \
-     quarter of it. All processes need the same value.",
+    "Length of a process' lease: without a heartbeat for this time, other processes take over its tasks. A process sends a \
+     heartbeat every quarter of it. All processes need the same value.",
 )
 .default("4000");
 
-/// From what NTP keeps to a day.
+/// The bounds reach from the accuracy of NTP to a day.
 const CLOCK_SKEW_MAX: Setting<Duration> = Setting::milliseconds(
     "clock_skew_ms_max",
     &(100..=86_400_000),
@@ -148,7 +148,7 @@ pub struct ClusterSettings {
     pub step_slots: usize,
     /// The bounds of the step cache, which executors share through Redis; `None` if it is off.
     pub step_cache: Option<CacheOptions>,
-    /// How long a claim holds without a sign of life.
+    /// How long claims hold without a heartbeat of their process.
     pub lease: Duration,
     /// How far the machine's clock may be off from the database's.
     pub clock_skew_max: Duration,
