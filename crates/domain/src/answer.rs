@@ -1,4 +1,4 @@
-//! The response format: what a client requests, and what a worker is asked for.
+//! The response format that a client requests, and that a worker is asked for.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub struct JsonSchema {
     pub strict: bool,
 }
 
-/// Why a response format is invalid.
+/// A response format is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFormError {
     /// The name has an invalid length or character.

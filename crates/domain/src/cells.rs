@@ -1,7 +1,7 @@
 //! Cells: independent clusters that serve different tenants, each with its own database and queue.
 //!
 //! A run's id carries the number of the cell that stores it ([`RunId::cell`](crate::ids::RunId::cell)). A tenant's new runs go to
-//! one cell, which a file that all gateways share decides.
+//! one cell. A file that all gateways share decides which one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ impl CellId {
     /// The greatest number.
     pub const MAX: u16 = 0xfff;
 
-    /// The cell of that number; none if it is greater than [`CellId::MAX`].
+    /// The cell of that number; `None` if it is greater than [`CellId::MAX`].
     pub const fn new(number: u16) -> Option<Self> {
         if number <= Self::MAX { Some(Self(number)) } else { None }
     }
@@ -71,7 +71,7 @@ pub struct Cells {
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Its name where tenants are divided: its number.
+    /// Its name when tenants are divided, which is its number.
     name: String,
     weight: u32,
     /// Where its gateways serve HTTP: `http://HOST:PORT` or `https://HOST:PORT`; at least one.
@@ -86,7 +86,7 @@ pub enum CellsError {
     /// It is not TOML of this layout.
     #[error("{0}")]
     Syntax(String),
-    /// Everything that is wrong in it.
+    /// All its problems.
     #[error("{}", .0.join("; "))]
     Invalid(Vec<String>),
 }
@@ -115,7 +115,7 @@ const fn one() -> u32 {
 }
 
 impl Cells {
-    /// Reads a file of cells. Everything that is wrong with it is reported at once.
+    /// Parses a file of cells. Reports all problems at once.
     pub fn parse(toml: &str) -> Result<Self, CellsError> {
         let file: File = toml::from_str(toml).map_err(|e| CellsError::Syntax(e.to_string()))?;
         let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! The client's messages, bounded, and the question that they amount to.
+//! The client's messages with their bounds, and the question that they form.
 
 mod tool_turns;
 
@@ -127,7 +127,7 @@ pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 #[serde(try_from = "Vec<Message>", into = "Vec<Message>")]
 pub struct Conversation(Vec<Message>);
 
-/// Why messages are invalid.
+/// Messages are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
     /// No message at all.

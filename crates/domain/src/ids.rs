@@ -93,11 +93,11 @@ impl RunId {
         Self(Uuid::from_u64_pair(high, low))
     }
 
-    /// The cell that stores the run. Ids of every version but 8 are of cell 0, as ids had no cell before.
+    /// The cell that stores the run. Ids of all versions except 8 belong to cell 0, because ids had no cell before.
     pub const fn cell(&self) -> CellId {
         let (high, _) = self.0.as_u64_pair();
         match (high >> 12) & 0xf {
-            #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
+            #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are needed")]
             8 => CellId::of_bits(high as u16),
             _ => CellId::of_bits(0),
         }

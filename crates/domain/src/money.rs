@@ -145,7 +145,7 @@ impl Prices {
         )
     }
 
-    /// The most that a call can cost: every token has its most expensive class.
+    /// The highest possible cost of a call: every token has its most expensive class.
     pub fn most_cost(&self, prompt_tokens: u64, completion_tokens: u64) -> Cost {
         let prompt = self.input.max(self.cached_input).max(self.cache_write);
         let completion = self.output.max(self.reasoning);

@@ -10,7 +10,7 @@ use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
 use crate::request::RunRequest;
 
-/// What an error says of a worker that does not support blank stop sequences.
+/// The feature that an error names if a worker does not support blank stop sequences.
 pub const BLANK_STOP: &str = "stop that is nothing but blanks";
 /// Most workers that an error names.
 const SHOWN_MAX: usize = 8;

@@ -103,8 +103,8 @@ impl PoolRule {
         Self::None
     }
 
-    /// Whether it has the value that is left out in the stored form.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    /// Whether it has the value that the stored form omits.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -123,14 +123,14 @@ impl PoolRule {
     }
 }
 
-/// What happens if a worker's answer breaks off: the vendor failed, stopped sending or ended too early after output had begun.
+/// The reaction to a worker's answer that broke off: the vendor failed, stopped sending or ended too early after output had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenAnswer {
-    /// The worker is not asked again, because its output was paid for. The step continues with another worker if
+    /// The worker is not called again, because its output was paid for. The step continues with another worker if
     /// [`Policy::fallback`] allows it; otherwise it fails.
     Elsewhere,
-    /// The worker is asked again, within the attempts; the output is paid for twice.
+    /// The worker is called again, within the attempts; the output is paid for twice.
     Again,
 }
 
@@ -143,8 +143,8 @@ impl BrokenAnswer {
         Self::Again
     }
 
-    /// Whether it has the value that is left out in the stored form.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    /// Whether it has the value that the stored form omits.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Again)
     }
@@ -163,7 +163,7 @@ impl BrokenAnswer {
     }
 }
 
-/// What happens after a step has failed for good: its worker's attempts are used up and no other worker may do it, or its worker
+/// The reaction to a step that has failed for good: its worker's attempts are used up and no other worker may do it, or its worker
 /// declined to answer.
 ///
 /// A step that the answer does not need has no effect. A final step whose worker declined is the run's answer, with any value.
@@ -171,10 +171,10 @@ impl BrokenAnswer {
 #[serde(rename_all = "snake_case")]
 pub enum FailedStep {
     /// The conductor is asked once per run for a plan that corrects the failed one. It sees the known outputs and the failure. A
-    /// conductor that cannot judge an earlier round writes a new plan, without the workers that failed. If that gives no answer
-    /// either, the run fails with the first failure.
+    /// conductor that cannot judge an earlier round writes a new plan, without the workers that failed. If that plan produces no
+    /// answer either, the run fails with the first failure.
     Replan,
-    /// Steps that see the failed step are told that its output is missing. The response reports it.
+    /// Prompts of steps that see the failed step say that its output is missing. The response reports the failed step.
     Continue,
     /// The run fails.
     Fail,
@@ -189,7 +189,7 @@ impl FailedStep {
         Self::Continue
     }
 
-    /// Whether it has the value that is left out in the stored form.
+    /// Whether it has the value that the stored form omits.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Continue)
@@ -227,8 +227,8 @@ impl StepCaching {
         Self::Off
     }
 
-    /// Whether it has the value that is left out in the stored form.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    /// Whether it has the value that the stored form omits.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
     const fn is_as_before(&self) -> bool {
         matches!(self, Self::Off)
     }
@@ -262,7 +262,7 @@ pub struct Policy {
     pub attempts_max: u32,
     /// From acceptance to answer, in milliseconds, at most [`DEADLINE_MAX`].
     pub deadline_ms: u64,
-    /// The most that the run may cost. An attempt does not begin if the cost so far, the reservations in flight and its own estimate
+    /// The highest cost of the run. An attempt does not begin if the cost so far, the reservations in flight and its own estimate
     /// together exceed it.
     pub cost_max: Option<Cost>,
     /// Most bytes of one step's output.
@@ -272,10 +272,10 @@ pub struct Policy {
     /// Whether a step may continue with another worker if its own cannot do it.
     #[serde(default = "PoolRule::before", skip_serializing_if = "PoolRule::is_as_before")]
     pub fallback: PoolRule,
-    /// What happens if a worker's answer breaks off.
+    /// The reaction to a worker's answer that broke off.
     #[serde(default = "BrokenAnswer::before", skip_serializing_if = "BrokenAnswer::is_as_before")]
     pub broken_answer: BrokenAnswer,
-    /// What happens after a step has failed for good.
+    /// The reaction to a step that has failed for good.
     #[serde(default = "FailedStep::before", skip_serializing_if = "FailedStep::is_as_before")]
     pub failed_step: FailedStep,
     /// Whether a step may reuse a stored answer.

@@ -33,14 +33,14 @@ impl PriceList {
         Self { from, prices, long_prompt: None }
     }
 
-    /// The cost of one call, rounded up to a billionth of a dollar. Not for a sum of calls, because each prompt is classified by
-    /// itself.
+    /// The cost of one call, rounded up to a billionth of a dollar. Not for a sum of calls, because each call's prompt has its own
+    /// length class.
     pub fn cost(&self, usage: &Usage) -> Cost {
         let long = self.long_prompt.filter(|long| usage.prompt_tokens > long.above_tokens);
         long.map_or(self.prices, |long| long.prices).cost(usage)
     }
 
-    /// The most that one call with a prompt of at most `prompt_tokens` can cost.
+    /// The highest possible cost of one call with a prompt of at most `prompt_tokens`.
     pub fn most_cost(&self, prompt_tokens: u64, completion_tokens: u64) -> Cost {
         let long = self.long_prompt.filter(|long| prompt_tokens > long.above_tokens);
         let short_tokens = long.map_or(prompt_tokens, |long| long.above_tokens);
@@ -57,7 +57,7 @@ pub struct PriceLists {
     later: Vec<PriceList>,
 }
 
-/// Why price lists are invalid.
+/// Price lists are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PriceListsError {
     /// The list is empty.

@@ -1,4 +1,4 @@
-//! The prompts of workers, and what conductors and workers are told of an earlier round.
+//! The prompts of workers, and the text about an earlier round for conductors and workers.
 
 mod earlier;
 
@@ -13,7 +13,7 @@ use crate::run::{Run, StepRef, StepRun};
 pub use earlier::{EARLIER_BYTES_MAX, Earlier, of_round};
 
 /// The subtask of a plan that gives the whole question to one worker: the question itself. If that is too long for a subtask, an
-/// instruction to answer the question, which every worker sees anyway.
+/// instruction to answer the question, which every worker sees in any case.
 pub fn whole_question_subtask(question: &str) -> String {
     if question.len() <= crate::plan::SUBTASK_BYTES_MAX && !question.contains('\0') {
         question.to_owned()

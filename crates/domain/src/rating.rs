@@ -10,7 +10,7 @@ pub struct Rating {
     comment: Option<String>,
 }
 
-/// Why a rating is invalid.
+/// A rating is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidRating {
     /// The score is out of bounds or NaN.

@@ -2,10 +2,10 @@
 //!
 //! Each place holds a number of tickets, and each ticket has a hash together with the key. The place with the highest hash wins.
 //! So a place gets keys in proportion to its tickets, and a place that is added or removed moves only the keys that it wins or
-//! held. All sums are on integers: machines of every kind agree.
+//! held. The computation uses only integers, so all kinds of machines agree.
 
 /// The place that `key` belongs to, by its index: each is a name and its number of tickets. The order of the places does not
-/// matter, their names do. None if no place holds a ticket.
+/// matter, their names do. `None` if no place holds a ticket.
 pub fn choose<'n>(key: &str, places: impl IntoIterator<Item = (&'n str, u32)>) -> Option<usize> {
     let mut best: Option<((u64, &str), usize)> = None;
     for (index, (name, tickets)) in places.into_iter().enumerate() {
@@ -22,7 +22,7 @@ pub fn choose<'n>(key: &str, places: impl IntoIterator<Item = (&'n str, u32)>) -
 
 /// FNV-1a over the three, with the finalizer of splitmix64. It must never change: keys would move.
 fn hash(key: &str, name: &str, ticket: u32) -> u64 {
-    // No text has this byte, so the ends of the texts are seen.
+    // No text contains this byte, so it separates the texts.
     const END: u8 = 0xff;
     let bytes = key.bytes().chain([END]).chain(name.bytes()).chain([END]).chain(ticket.to_le_bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(choose("x", [("a", 0)]), None);
     }
 
-    /// What is chosen decides where a tenant's runs are stored: no later version may choose differently.
+    /// The choice decides where a tenant's runs are stored, so no later version may choose differently.
     #[test]
     fn the_choice_never_changes() {
         let chosen: String = names(&[("0", 1), ("1", 1), ("2", 3)])[..40].concat();

@@ -9,7 +9,7 @@ use crate::sampling::Sampling;
 use crate::stops::Stops;
 use crate::tools::ToolUse;
 
-/// What a client requests of a run, except its model. The fields are stored with the run: a new one needs a serde default.
+/// A client's request for a run, except the model. The fields are stored with the run: a new one needs a serde default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The client's messages.

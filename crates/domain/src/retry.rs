@@ -1,7 +1,7 @@
-//! When a failed call is retried: the pause before it, and a budget of retries. Workers and the models of conductors have the same
-//! policy with limits of their own.
+//! Retries of failed calls: the pause before a retry, and a budget of retries. Workers and the models of conductors have the same
+//! policy with separate limits.
 //!
-//! A worker in trouble gets its failed calls again from all runs, and each retry makes the trouble worse. So retries are at most a
+//! A failing worker gets its failed calls again from all runs, and each retry adds to its load. So retries are at most a
 //! share of the calls: a tenth, as in "Site Reliability Engineering" (Google, 2016, chapter 21, "Client-Side Throttling" and
 //! "Deciding to Retry"). A small rate is always allowed, so that a worker with few calls is retried at all, as in `RetryBudget` of
 //! Twitter's Finagle.
@@ -16,7 +16,7 @@ const KEPT: Duration = Duration::from_secs(10);
 /// The pauses before retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Upper bound of the first pause; doubled for each further one.
+    /// Upper bound of the first pause; doubled for each later one.
     pub first: Duration,
     /// Upper bound of any pause, unless the vendor asks for a longer one.
     pub max: Duration,

@@ -53,7 +53,7 @@ pub struct RunSpec {
     /// The budgets that it is charged to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<BudgetRef>,
-    /// The amount reserved of them until there is a plan: the least that a plan can cost.
+    /// The amount reserved of them until a plan exists: the lowest possible cost of a plan.
     #[serde(default, skip_serializing_if = "Cost::is_zero")]
     pub hold: Cost,
     /// The client's own id for the request.
@@ -72,7 +72,7 @@ pub struct RunSpec {
     pub conductor: String,
     /// When the run was accepted.
     pub accepted_at: Timestamp,
-    /// When it fails unless it has ended.
+    /// The time at which it fails unless it has ended.
     pub deadline_at: Timestamp,
 }
 
@@ -123,7 +123,7 @@ pub struct Round {
     pub superseded: u16,
     /// The steps of the plan; before it is complete, those of the head.
     pub steps: Vec<StepRun>,
-    /// Why it gave no answer, if the answer or failure of an earlier round stands instead.
+    /// The reason why it has no answer, if the answer or failure of an earlier round stands instead.
     #[serde(default)]
     pub abandoned: Option<FailReason>,
     /// The failure of the previous round, which this one should correct.
@@ -212,7 +212,7 @@ pub struct Run {
     state: RunState,
     ended_at: Option<Timestamp>,
     rounds: Vec<Round>,
-    /// The most that it may cost according to its last plan; the amount reserved of its budgets.
+    /// Its highest cost according to its last plan, which is the amount reserved of its budgets.
     hold: Cost,
     /// The charge booked on its budgets.
     booked: Charge,
@@ -377,8 +377,7 @@ impl Run {
         self.rounds.iter().flat_map(|round| &round.steps).map(|step| u32::from(step.fallbacks)).sum()
     }
 
-    /// The most that attempts in flight may still cost and lost ones may have cost: the executor of a lost attempt may still be
-    /// calling the vendor.
+    /// The highest cost of attempts in flight and of lost ones: the executor of a lost attempt may still be calling the vendor.
     fn reserved(&self) -> Cost {
         self.attempts().filter(|attempt| attempt.is_outstanding()).map(|attempt| attempt.reserved).sum()
     }

@@ -3,7 +3,7 @@
 use crate::ids::RunId;
 
 /// A share of runs, from none to all. Membership depends only on the run's id, so all processes agree. A run in a share is also in
-/// every larger one.
+/// every larger share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
     millionths: u32,

@@ -12,7 +12,7 @@ pub const STOP_BYTES_MAX: usize = 64;
 #[serde(transparent)]
 pub struct Stops(Vec<String>);
 
-/// Why stop sequences are invalid.
+/// Stop sequences are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StopsError {
     /// More than [`STOPS_MAX`].

@@ -37,7 +37,7 @@ impl Spent {
     pub const NONE: Self = Self { usage: Usage::NONE, cost: Cost::ZERO };
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }

@@ -5,11 +5,11 @@
 
 use super::{Outcome, RefusalReason};
 
-/// First pause after a 429 without `Retry-After`. Doubled by each further episode as long as the vendor accepts nothing in between.
+/// First pause after a 429 without `Retry-After`. Each later episode doubles it, as long as the vendor accepts no call in between.
 pub(super) const PAUSE_MS: f64 = 1_000.0;
 /// Longest such pause.
 pub(super) const PAUSE_MS_MAX: f64 = 60_000.0;
-/// Of an episode of 429s, the refusals from which on the concurrency limit is reduced, if they are more than half of its calls.
+/// Refusals of an episode of 429s from which on the concurrency limit is reduced, if they are more than half of its calls.
 pub(super) const LIMITED_MIN: f64 = 5.0;
 
 /// Length of one of the two spans over which the breaker counts: it judges the last 5 to 10 seconds.
@@ -99,7 +99,7 @@ pub struct Window {
     pub ended: [f64; 2],
     /// Calls that failed.
     pub failed: [f64; 2],
-    /// Consecutive failures since a call was accepted, however long ago.
+    /// Consecutive failures since the last accepted call, over any time.
     pub row: f64,
     /// Calls up to this number are not counted: they were sent before the breaker closed.
     pub counts_after: f64,
@@ -179,7 +179,7 @@ impl Health {
 
     /// Records the end of a call.
     pub(super) fn settle(&mut self, now: f64, ending: Ending) {
-        // A number above the count was granted by a meter that was forgotten.
+        // A number above the count is from an earlier meter, whose state was lost.
         let number = if ending.number > self.granted { 0.0 } else { ending.number };
         let ending = Ending { number, ..ending };
         let Ending { outcome, probes, in_flight, configured, .. } = ending;

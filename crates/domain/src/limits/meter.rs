@@ -1,10 +1,10 @@
-//! The meter of one scope: what was taken from its limits, and whether there is capacity for a call.
+//! The meter of one scope: its usage, and whether it has capacity for a call.
 //!
 //! Each limit per minute is a virtual queue that drains at a steady pace (the generic cell rate algorithm, ITU-T I.371). A call
 //! adds the amount that it takes, and is admitted while the queue holds at most the burst. A call larger than the whole burst is
 //! admitted when the queue is empty. An unknown scope, new or forgotten, has capacity for one call; the rest of its burst counts
-//! as used up. No queue is longer than a minute and a burst: after a minute without calls every vendor's window is empty, whatever
-//! usage an answer reported.
+//! as used up. No queue is longer than a minute and a burst, even after an implausible usage: after a minute without calls every
+//! vendor's window is empty.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) const LOOK_MS: f64 = 20.0;
 pub(super) const OUT_OF_ORDER_TIMES: f64 = 5.0;
 /// Differences below this count as zero, because sums of times since 1970 are not more exact.
 pub(super) const SLACK_MS: f64 = 0.01;
-/// How much later than agreed a caller may ask again.
+/// How long after the agreed time a caller may still ask again.
 pub(super) const GRACE_MS: f64 = 1_000.0;
 
 /// How long a limit that a vendor reported is valid after its last report.
@@ -131,7 +131,7 @@ pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
     Duration::try_from_secs_f64((refusal.after + later) / 1e3).unwrap_or_default()
 }
 
-/// A scope has no capacity, and for how long if that is known.
+/// A scope has no capacity, with the time until it has, if known.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     why: RefusalReason,
@@ -351,7 +351,7 @@ impl Meter {
         }
         for (which, amount) in amounts.into_iter().enumerate() {
             self.spent[which] = (self.spent[which] + amount).max(0.0);
-            // A returned amount had been reserved, perhaps before the limit was known.
+            // A returned amount was reserved earlier, perhaps before the limit was known.
             self.debt[which] = (self.debt[which] + amount.min(0.0)).max(0.0);
             if let Some(pace) = self.pace(now, terms, which) {
                 let empty_at = self.empty_at[which].max(now) + amount * pace.unit_ms;
@@ -438,8 +438,8 @@ impl Settled {
         std::array::from_fn(|which| used[which] - reserved[which])
     }
 
-    /// What this call teaches about the next ones, if anything. Usage above the permitted completion is cut to it, as a call cannot
-    /// write more.
+    /// The sample for the estimates of later calls, if the call has one. Usage above the permitted completion is cut to it, because a
+    /// call cannot write more.
     pub fn learned(&self) -> Option<Drawn> {
         let usage = self.settlement.usage.filter(|_| self.settlement.outcome == super::Outcome::Answered)?;
         let used = drawn(usage);

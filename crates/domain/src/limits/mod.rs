@@ -1,4 +1,4 @@
-//! The limits of workers: what a call is expected to take, how it ended, and the arithmetic of one decision.
+//! The limits of workers: the estimate of a call, its outcome, and the arithmetic of one decision.
 //!
 //! A limiter keeps a [`Meter`] for each *scope*: one for each worker, and one for each vendor's account that has limits of its
 //! own. A call needs capacity in both. The meter is pure, so one process can keep it in memory. A limiter shared by many processes
@@ -59,7 +59,7 @@ pub enum Outcome {
     NotSent,
     /// The vendor answered.
     Answered,
-    /// The vendor refused the request itself, or we broke the answer off. The vendor is reachable; nothing else is known.
+    /// The vendor refused the request itself, or the caller aborted the answer. The vendor is reachable; nothing else is known.
     Refused,
     /// The vendor reported too many requests or tokens.
     Limited {
@@ -101,14 +101,14 @@ pub struct Allowance {
     pub remaining: Option<u64>,
 }
 
-/// Why there is no capacity for a call now.
+/// The reason why a call has no capacity now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RefusalReason {
     /// All permitted concurrent calls are in flight.
     Busy,
     /// The requests or tokens per minute are used up.
     Rate,
-    /// The vendor answered 429 and is not called until its `Retry-After`, or our own pause, is over.
+    /// The vendor answered 429 and is not called until its `Retry-After`, or the limiter's own pause, is over.
     Blocked,
     /// The circuit breaker is open: most recent calls failed.
     Broken,

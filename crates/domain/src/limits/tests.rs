@@ -56,7 +56,7 @@ fn refused() -> Settlement {
     Settlement::of(Outcome::Limited { retry_after: None })
 }
 
-/// For how many milliseconds no call is granted.
+/// The milliseconds for which no call is granted.
 fn blocked(meter: &Meter, now: f64) -> f64 {
     meter.health.look(now).map_or_else(|(_, wait)| wait, |()| 0.0)
 }
@@ -119,7 +119,7 @@ fn equal_shares_are_exactly_the_limit() {
 }
 
 #[test]
-fn no_sixty_seconds_see_more_than_the_limit() {
+fn no_period_of_sixty_seconds_exceeds_the_limit() {
     for limit in [1.0, 2.0, 7.0, 60.0, 600.0, 5_000.0] {
         let (mut meter, terms) = (Meter::default(), terms(1e6, limit, 0.0));
         let mut granted = Vec::new();

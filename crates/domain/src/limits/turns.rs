@@ -1,4 +1,4 @@
-//! Fair queuing: which of the waiting calls goes first.
+//! Fair queuing: decides which of the waiting calls goes first.
 //!
 //! Start-time fair queuing in two levels: tiers by weight, and the tenants of a tier equally. Each tier and tenant has a tag that
 //! grows with the service it was granted. The smallest tag goes first; among equal tags the caller that came first. Callers are
@@ -18,8 +18,7 @@ use crate::policy::Tier;
 /// both, this minimises the sum of the waits, each relative to the length of its run.
 pub const MINI_WEIGHT: f64 = 4.0;
 
-/// Most tenants of a scope whose tags are kept. Tags without effect are dropped first; a tenant beyond the bound counts as never
-/// seen.
+/// Most tenants of a scope whose tags are kept. Tags without effect are dropped first; a tenant beyond the bound counts as new.
 pub const GROUPS_MAX: usize = 256;
 
 /// Most callers of a scope that are counted as waiting, in each tier.

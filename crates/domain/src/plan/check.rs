@@ -10,7 +10,7 @@ use crate::pool::{Pool, Worker};
 /// Most characters of an unknown worker's name that an error shows.
 const NAME_CHARS_SHOWN_MAX: usize = 64;
 
-/// Why a draft is not a valid plan. Steps are displayed from 1; positions in lists count from 0.
+/// A draft is not a valid plan. Steps are displayed from 1; positions in lists count from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The three lists have different lengths.

@@ -1,6 +1,6 @@
 //! Finds labels such as `model_id = [` and tags such as `</think>` in running text, one character at a time.
 //!
-//! Both matchers have a state of constant size and visit each character once, whatever the text.
+//! Both matchers have a state of constant size and visit each character of any text once.
 
 use super::draft::Field;
 

@@ -2,7 +2,7 @@
 
 use super::draft::Field;
 
-/// Why a text contains no plan draft. `offset` counts bytes from the beginning of the text.
+/// A text contains no plan draft. `offset` counts bytes from the beginning of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The text is too long.

@@ -22,7 +22,7 @@ pub(super) enum Fed {
 #[derive(Clone, Debug)]
 pub(super) struct TextLexer {
     text: String,
-    /// What closes the text.
+    /// The quote that closes the text.
     quote: char,
     raw: bool,
     triple: bool,

@@ -1,4 +1,4 @@
-//! The pool file: its keys, their defaults and bounds, and a list of everything that is wrong with it.
+//! The pool file: its keys, their defaults and bounds, and the list of all its problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +22,7 @@ const KEYS_MAX: usize = 64;
 /// Longest name of the header that carries a key.
 const KEY_HEADER_BYTES_MAX: usize = 64;
 
-/// Why a pool file is rejected.
+/// A pool file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// It is not TOML, has an unknown key, or a value of the wrong type.

@@ -15,7 +15,7 @@ pub enum SecretRef {
 }
 
 impl SecretRef {
-    /// The environment variable with that name; the error says what is wrong with the name.
+    /// The environment variable with that name; the error describes the problem of the name.
     pub(super) fn env(name: &str) -> Result<Self, String> {
         let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let is_name =

@@ -1,5 +1,5 @@
-//! The wire formats: the facts about each that checks of pools, sampling and metrics need. The adapter of the vendors has the code
-//! that speaks them.
+//! The facts about each wire format that checks of pools, sampling and metrics need. The code of the formats is in the adapter of
+//! the vendors.
 
 use std::fmt;
 

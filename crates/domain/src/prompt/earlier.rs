@@ -1,4 +1,4 @@
-//! A finished round as text, for its readers: the conductor that is asked again, and workers that see everything.
+//! A finished round as text, for the conductor that is asked again and for workers that see everything.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::plan::Step;
 use crate::pool::Pool;
 use crate::run::{Run, StepRun};
 
-/// Most bytes of a round's text, about 4096 tokens: what the RL Conductor paper shows of the previous answer.
+/// Most bytes of a round's text, about 4096 tokens, as in the RL Conductor paper.
 pub const EARLIER_BYTES_MAX: usize = 16 << 10;
 /// Most bytes of a subtask in it. Its beginning is kept, because it names the task.
 const SUBTASK_BYTES_MAX: usize = 1 << 10;
@@ -20,7 +20,7 @@ const STEP_BYTES: usize = 256;
 pub struct Earlier {
     /// Its steps with their outputs.
     pub text: String,
-    /// Whether it gave an answer, which the conductor may keep. If not, the new round must answer.
+    /// Whether it has an answer, which the conductor may keep. If not, the new round must answer.
     pub gave_answer: bool,
 }
 
@@ -34,7 +34,7 @@ impl Earlier {
 }
 
 /// The steps of a round with their outputs, in at most [`EARLIER_BYTES_MAX`] bytes. The answer is last and gets its share first,
-/// then the earlier steps, newest first. Of an output that is too long, the end is kept. The text says what is left out.
+/// then the earlier steps, newest first. If an output is too long, its end is kept. The text says how much is left out.
 ///
 /// With a pool, each step also has the position of its worker.
 pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
@@ -57,7 +57,7 @@ pub fn of_round(run: &Run, round: u16, pool: Option<&Pool>) -> Option<String> {
     Some(text)
 }
 
-/// The text in place of a step's output in a prompt: the output, or the reason why it is missing.
+/// The text for a step's output in a prompt: the output, or the reason why it is missing.
 fn shown_output(step: &StepRun) -> String {
     match (step.missing_because(), &step.output) {
         (Some(reason), _) => format!("(failed: {})", escaped(&reason)),
@@ -66,7 +66,7 @@ fn shown_output(step: &StepRun) -> String {
     }
 }
 
-/// A step in at most `room` bytes; `None` if none of its output fits.
+/// A step in at most `room` bytes; `None` if no part of its output fits.
 fn shown_step(
     index: StepIndex,
     step: &Step,

@@ -12,7 +12,7 @@ use crate::plan::PlanHead;
 use crate::time::Timestamp;
 use crate::usage::{Spent, Usage};
 
-/// An event that is impossible in the run's state: the log is damaged, or two writers were not separated.
+/// An event that is impossible in the run's state: the log is corrupt, or two writers were not separated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {sequence} `{event}` cannot happen: {reason}")]
 pub struct IllegalEvent {
@@ -20,7 +20,7 @@ pub struct IllegalEvent {
     pub sequence: u64,
     /// The event's name.
     pub event: &'static str,
-    /// Why it is impossible.
+    /// The reason why it is impossible.
     pub reason: String,
 }
 

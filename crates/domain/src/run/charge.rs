@@ -1,6 +1,6 @@
 //! The charge of a run to its budgets.
 //!
-//! A run is charged with its cost so far and the most that it may still spend: the worst case of its plan, or more after repeated
+//! A run is charged with its cost so far and its highest further cost: the worst case of its plan, or more after repeated
 //! attempts. While it is active, its budgets are charged only when that amount grows, or when there is a new plan. The unused part
 //! is released when it ends. So a budget's row is written two or three times per run, for any number of steps.
 //!
@@ -16,14 +16,13 @@ use crate::ids::ClaimId;
 use crate::money::Cost;
 use crate::usage::Usage;
 
-/// An attempt is booked with at most this multiple of its worst case, whatever usage its vendor reports.
+/// An attempt is booked with at most this multiple of its worst case, even if its vendor reports a higher usage.
 const WORST_CASES_MAX: u64 = 10;
 /// The amount up to which an attempt's cost is always booked as reported.
 const BELIEVED: Cost = Cost::from_nano_usd(10_000_000_000);
 
 impl Run {
-    /// The charge booked as of its last event. The difference between two versions is what the commit between them adds to each
-    /// budget.
+    /// The charge booked as of its last event. The commit between two versions adds their difference to each budget.
     pub fn booked(&self) -> Charge {
         self.booked
     }

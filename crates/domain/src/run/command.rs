@@ -19,9 +19,9 @@ pub struct Claim {
     pub executor: String,
     /// The process that claims. The claim holds for as long as the lease of this process.
     pub process: ProcessId,
-    /// When processes of earlier versions release the claim: they do not know the leases of processes.
+    /// The time at which processes of earlier versions release the claim, because they do not know the leases of processes.
     pub lease_until: Timestamp,
-    /// The most that the attempt may cost.
+    /// The highest cost of the attempt.
     pub reserve: Cost,
 }
 
@@ -32,7 +32,7 @@ pub struct Planned {
     pub plan: Plan,
     /// The conductor's text before the lists.
     pub reasoning: String,
-    /// Why the plan is a substitute, if the conductor wrote no valid one.
+    /// The reason for a fallback plan, if the conductor wrote no valid one.
     pub fallback: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct StepResult {
     pub reasoning: Vec<Reasoning>,
     /// The tokens of the attempt and their cost.
     pub spent: Spent,
-    /// Why the worker stopped.
+    /// The reason why the worker stopped.
     pub finish: FinishReason,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
@@ -73,7 +73,7 @@ pub struct Saved {
     pub cost: Cost,
 }
 
-/// Why a completion ended.
+/// The reason why a completion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
@@ -96,7 +96,7 @@ pub struct AttemptError {
     pub retry_at: Option<Timestamp>,
     /// Whether the vendor asked to slow down; such an attempt does not count.
     pub is_rate_limit: bool,
-    /// The fallback, in case the worker is not asked again.
+    /// The fallback, in case the worker is not called again.
     pub fall_back_to: Option<WorkerId>,
     /// The tokens that the failed attempt used, and their cost.
     pub spent: Spent,
@@ -132,7 +132,7 @@ pub enum Command {
         result: PlanResult,
         /// The tokens of planning and their cost.
         spent: Spent,
-        /// The most that the plan's steps cost with one attempt each; zero without budgets.
+        /// The highest cost of the plan's steps with one attempt each; zero without budgets.
         reserve: Cost,
     },
     /// Record a step's output. The first result wins, whatever its claim.
@@ -146,8 +146,8 @@ pub enum Command {
         /// The result.
         result: StepResult,
     },
-    /// Continues with another worker without asking the current one, because that one gets no permits. Only while the step is ready
-    /// to be claimed.
+    /// Continues with another worker without a call of the current one, because that one gets no permits. Only while the step is
+    /// ready to be claimed.
     FallBack {
         /// The step.
         step: StepRef,
@@ -155,7 +155,7 @@ pub enum Command {
         from: WorkerId,
         /// The new worker.
         worker: WorkerId,
-        /// Why `from` is not asked.
+        /// The reason why `from` is not called.
         message: String,
     },
     /// Records that an attempt failed. Fenced by the claim.
@@ -167,8 +167,7 @@ pub enum Command {
         /// The error, with its usage.
         error: AttemptError,
     },
-    /// Releases a task at once, because its holder must stop for reasons of its own. Fenced by the claim; the attempt does not
-    /// count.
+    /// Releases a task at once, for reasons that do not concern the task. Fenced by the claim; the attempt does not count.
     HandBack {
         /// The task.
         task: TaskRef,
@@ -186,8 +185,8 @@ pub enum Command {
     },
     /// The deadline may have passed.
     CheckDeadline,
-    /// Releases what the run's budgets still reserve for lost attempts. For an ended run, once none of its calls can be in flight
-    /// any more. A later report is still recorded.
+    /// Releases the budgets' remaining reservations for lost attempts. Only for an ended run whose calls can no longer be in flight. A
+    /// later report is still recorded.
     ReleaseLost,
     /// Cancels the run.
     Cancel,
@@ -238,7 +237,7 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// Why a command was refused.
+/// A command was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The run has no such task.

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 use crate::usage::Spent;
 
 impl Run {
-    /// The events and effects of `command` at `now`, or why it is refused.
+    /// The events and effects of `command` at `now`, or the reason of its refusal.
     ///
     /// A repeated command that has already succeeded gives an empty decision, so a caller that does not know whether its commit
     /// succeeded can simply repeat it. To see whether a claim was granted, call [`super::Task::is_held_by`] afterwards: the decision
@@ -55,8 +55,8 @@ impl Run {
         }
     }
 
-    /// As [`Self::decide`], if a budget cannot hold what the command would permit: the run ends instead, or the answer of an earlier
-    /// round stands. The cost of planning so far is recorded.
+    /// As [`Self::decide`], if a budget lacks the capacity for the command: the run ends instead, or the answer of an earlier round
+    /// stands. The cost of planning so far is recorded.
     pub fn decide_over_budget(
         &self,
         command: &Command,

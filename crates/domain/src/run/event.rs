@@ -1,4 +1,4 @@
-//! The events of a run. They are stored, so a changed form must still parse what older versions wrote.
+//! The events of a run. They are stored, so a changed form must still parse events of older versions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct SequencedEvent {
     pub event: RunEvent,
 }
 
-/// Why a run, or a follow-up round of it, ended without an answer.
+/// The reason why a run, or a follow-up round of it, ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FailReason {
@@ -143,7 +143,7 @@ pub enum RunEvent {
         worker: Option<WorkerId>,
         /// The end of the claim's own lease, unless extended. It counts for processes of earlier versions, and without `process`.
         lease_until: Timestamp,
-        /// The most that the attempt is expected to cost.
+        /// The highest expected cost of the attempt.
         reserved: Cost,
     },
     /// The first steps of a plan are final while the rest is being written, and exist from now on. The steps of an earlier such
@@ -175,7 +175,7 @@ pub enum RunEvent {
         usage: Usage,
         /// Their cost.
         cost: Cost,
-        /// The most that the plan's steps cost with one attempt each; zero without budgets.
+        /// The highest cost of the plan's steps with one attempt each; zero without budgets.
         #[serde(default, skip_serializing_if = "Cost::is_zero")]
         reserved: Cost,
     },
@@ -217,7 +217,7 @@ pub enum RunEvent {
         usage: Usage,
         /// Their cost.
         cost: Cost,
-        /// Why the worker stopped.
+        /// The reason why the worker stopped.
         finish: FinishReason,
         /// Milliseconds to the first token.
         first_token_ms: Option<u64>,
@@ -239,7 +239,7 @@ pub enum RunEvent {
         usage: Usage,
         /// Their cost.
         cost: Cost,
-        /// Whether the holder released the task for reasons of its own; such an attempt does not count.
+        /// Whether the holder released the task for reasons that do not concern it; such an attempt does not count.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         handed_back: bool,
         /// The worker that is called next, if it is another one. Earlier versions did not store it.
@@ -254,7 +254,7 @@ pub enum RunEvent {
         step: StepIndex,
         /// The new worker.
         worker: WorkerId,
-        /// The error of the worker before, or why it was not asked.
+        /// The error of the previous worker, or the reason why it was not called.
         message: String,
         /// The claim of the failed attempt; `None` if the worker before was not asked. Earlier versions did not store it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -279,8 +279,8 @@ pub enum RunEvent {
         /// The claim whose lease it was.
         claim: ClaimId,
     },
-    /// No further attempt will be made. The policy decides about the steps that see a failed step. A failed final step or failed
-    /// planning ends the round.
+    /// A task failed: no other attempt follows. The policy decides about the steps that see a failed step. A failed final step or
+    /// failed planning ends the round.
     TaskFailed {
         /// The task.
         task: TaskRef,
@@ -308,11 +308,11 @@ pub enum RunEvent {
     RoundOpened {
         /// The round's number.
         round: u16,
-        /// Why the previous round gave no answer, if this one should correct it.
+        /// The failure of the previous round, if this one should correct it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<FailReason>,
     },
-    /// A follow-up round gives no answer. The run ends as its previous round did: with its answer, or with its failure.
+    /// A follow-up round has no answer. The run ends like its previous round: with that answer, or with that failure.
     RoundAbandoned {
         /// The round's number; not 0.
         round: u16,

@@ -1,4 +1,4 @@
-//! The steps of a run that gave no output, and whether its answer needed them.
+//! The steps of a run without an output, and whether its answer needed them.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{FailReason, FinishReason, Run, RunState, StepRun, TaskRef};
 use crate::ids::{StepIndex, WorkerId};
 use crate::plan::Step;
 
-/// Most bytes of a refusal in the reason why a step gave no output.
+/// Most bytes of a refusal in the reason of a step without an output.
 const REFUSAL_BYTES_MAX: usize = 500;
 
 /// A step without output.
@@ -16,7 +16,7 @@ pub struct MissingStep {
     pub round: u16,
     /// The step.
     pub step: StepIndex,
-    /// The last worker that was asked.
+    /// The last worker that was called.
     pub worker: WorkerId,
     /// The last error message.
     pub reason: String,
@@ -28,7 +28,7 @@ impl StepRun {
         self.finish == Some(FinishReason::ContentFilter)
     }
 
-    /// The reason why the steps that see it get no output of it, if they continue.
+    /// The reason why its output is missing, for the steps that see it and continue.
     pub(crate) fn missing_because(&self) -> Option<String> {
         match &self.output {
             Some(output) if self.is_declined() => Some(declined(output)),
@@ -62,18 +62,18 @@ impl Run {
         steps.filter_map(|(round, step, run)| self.missing(round, step, run)).collect()
     }
 
-    /// Whether a round corrects the previous one, which gave no answer.
+    /// Whether a round corrects the previous one, which has no answer.
     pub fn is_corrective(&self, round: u16) -> bool {
         self.rounds.get(usize::from(round)).is_some_and(|round| round.corrects.is_some())
     }
 
-    /// The failure after which the run was planned anew, if it was: once at most. It holds however the run ends, also with a worker's
-    /// refusal, which says nothing of it.
+    /// The failure after which the run was planned again, if it was; at most once. It is also set if the run then ends with a worker's
+    /// refusal.
     pub fn replanned_because(&self) -> Option<&FailReason> {
         self.rounds.iter().find_map(|round| round.corrects.as_ref())
     }
 
-    /// The workers that were asked in a round and gave a step no output: they failed for good, or declined.
+    /// The workers that were called in a round for a step without an output: they failed for good, or declined.
     pub fn workers_without_output(&self, round: u16) -> BTreeSet<WorkerId> {
         let Some(of) = self.rounds.get(usize::from(round)) else { return BTreeSet::new() };
         let steps = (0u16..).map(StepIndex::new).zip(&of.steps).zip(of.known_steps());
@@ -119,7 +119,7 @@ impl Run {
             .any(|(step, needed)| *needed && step.missing_because().is_some())
     }
 
-    /// The text of a final step's worker that declined to answer; blank if it gave none. `None` if the run has an answer, or has not
+    /// The text of a final step's worker that declined to answer; blank if it wrote none. `None` if the run has an answer, or has not
     /// succeeded.
     pub fn refusal(&self) -> Option<&str> {
         let RunState::Succeeded { round, step } = self.state else { return None };

@@ -81,7 +81,7 @@ impl Run {
         if plan.begins_with(head) && (plan.len() > head.len() || may_end_with_head) {
             return Some(plan.clone());
         }
-        // A substitute must be able to answer whatever else fails.
+        // A substitute must be able to answer even if other steps fail.
         if written.fallback.is_none() || sights.iter().any(|sight| sight.is_missing()) {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::policy::{FailedStep, Tier};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// Whether a step gives an output to the steps that see it.
+/// Whether a step has an output for the steps that see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
     Waiting,

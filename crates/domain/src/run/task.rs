@@ -75,7 +75,7 @@ impl fmt::Display for TaskRef {
 pub enum TaskState {
     /// An output that it needs is missing.
     Waiting,
-    /// It may be claimed from `not_before` on. The sweeper publishes it again when it is overdue.
+    /// It may be claimed from `not_before` on. The sweeper publishes it again if it is overdue.
     Ready {
         /// The earliest time to claim it.
         not_before: Timestamp,
@@ -116,7 +116,7 @@ impl TaskState {
     }
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptOutcome {
     /// It has not ended, as far as is known.
@@ -125,7 +125,7 @@ pub enum AttemptOutcome {
     Accepted,
     /// It failed, with this message.
     Failed(String),
-    /// Its holder released the task for reasons of its own; the attempt does not count.
+    /// Its holder released the task for reasons that do not concern it; the attempt does not count.
     HandedBack,
     /// Its lease expired, or the run ended first.
     Lost,
@@ -153,7 +153,7 @@ pub struct Attempt {
     pub usage: Usage,
     /// Their cost.
     pub cost: Cost,
-    /// The most that it was expected to cost.
+    /// Its highest expected cost.
     pub reserved: Cost,
     /// Milliseconds to the first token, if one arrived.
     pub first_token_ms: Option<u64>,

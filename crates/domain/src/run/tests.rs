@@ -1,4 +1,4 @@
-//! Runs that commands take from state to state. Here are their parts, and tests of one state; the modules have the others by subject.
+//! Tests of runs that commands take from state to state. This module has shared parts and tests of single states.
 
 use std::time::Duration;
 
@@ -313,7 +313,7 @@ fn attempts_that_are_handed_back_do_not_count() {
     assert_eq!(outcomes, [back.clone(), failed, back, AttemptOutcome::Running]);
     let failed = drive(run.clone(), &[fail(4)]);
     assert!(failed.is_ended(), "two attempts count: {:?}", failed.state());
-    // Nor against those whose lease expires.
+    // They do not count if their lease expires either.
     let lost = Command::ExpireLease { task: step(0), claim: claim_id(step(0), 4) };
     assert!(drive(run, &[lost]).is_ended());
     let begun =
@@ -358,7 +358,7 @@ fn failed_with(number: u32, retry_at: Option<Timestamp>, other: Option<&str>) ->
     Command::FailAttempt { task: step(0), claim, error: AttemptError { fall_back_to, ..error(retry_at) } }
 }
 
-/// Earlier versions stored the cost of a second call in an event of its own.
+/// Earlier versions stored the cost of a second call in a separate event.
 #[test]
 fn the_cost_of_a_stored_second_call_is_added_to_its_attempt() {
     let policy = Policy { attempts_max: 2, ..Policy::new(Tier::Mini, Effort::Medium) };

@@ -1,4 +1,4 @@
-//! The charges of runs: lost attempts, late reports, absurd costs.
+//! The charges of runs: lost attempts, late reports, implausible costs.
 
 use super::*;
 use crate::budget::{Budget, Charge, Payer, Period};
@@ -55,7 +55,7 @@ fn a_lost_attempt_is_released_after_the_end_of_its_run() {
     let run = drive(run, &[Command::ReleaseLost]);
     assert!(!run.is_unsettled());
     assert_eq!(run.booked(), Charge::default());
-    // Repeating it changes nothing, and neither does a report that no call was made.
+    // A repeated release changes nothing, and neither does a report that no call was made.
     let nothing = AttemptError { spent: Spent::NONE, ..error(None) };
     let nothing = Command::FailAttempt { task: step(0), claim: claim_id(step(0), 1), error: nothing };
     assert_eq!(run.decide(&Command::ReleaseLost, NOW).unwrap().events, []);

@@ -37,7 +37,7 @@ fn with_a_failed_step(failed_step: FailedStep) -> Run {
 }
 
 #[test]
-fn every_reachable_state_with_replans_keeps_its_promises() {
+fn every_reachable_state_with_replans_keeps_the_invariants() {
     for (access, rounds_max) in [("[[]]", 1), ("[[], [0]]", 1), ("[[]]", 2)] {
         let policy = Policy { rounds_max, ..policy_on(FailedStep::Replan) };
         let written = Written { declines: true, ..Written::from(plan(access, &policy)) };
@@ -164,7 +164,7 @@ fn no_plan_is_asked_for_after_the_deadline_or_in_mini() {
 }
 
 #[test]
-fn a_declined_step_gives_no_output_to_the_steps_that_see_it() {
+fn a_declined_step_has_no_output_for_the_steps_that_see_it() {
     let run = planned("[[], [0]]", policy_on(FailedStep::Fail));
     let run = drive(run, &[claimed(step(0), 1), declined(step(0))]);
     assert_eq!(

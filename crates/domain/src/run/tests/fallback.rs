@@ -17,7 +17,7 @@ fn worker(run: &Run) -> &str {
 }
 
 #[test]
-fn every_reachable_state_with_fallbacks_keeps_its_promises() {
+fn every_reachable_state_with_fallbacks_keeps_the_invariants() {
     for (access, attempts_max) in [("[[]]", 2), ("[[], [0]]", 1)] {
         let policy = policy(attempts_max, 1);
         let plan = plan(access, &policy);
@@ -60,7 +60,11 @@ fn a_claimed_step_keeps_its_worker() {
 #[test]
 fn an_outdated_fallback_is_refused() {
     let run = drive(planned("[[]]", policy(2, 1)), &[instead("w", "x")]);
-    assert_eq!(run.decide(&instead("w", "y"), NOW), Err(Refusal::NoFallback), "it is with `x` by now");
+    assert_eq!(
+        run.decide(&instead("w", "y"), NOW),
+        Err(Refusal::NoFallback),
+        "the step has worker `x` by now"
+    );
     assert_eq!(run.decide(&instead("x", "w"), run.spec().deadline_at), Err(Refusal::NoFallback));
     let run = drive(run, &[claimed(step(0), 1), failed_with(1, Some(NOW), None)]);
     let run = drive(run, &[instead("x", "w"), instead("w", "y")]);
@@ -72,7 +76,7 @@ fn an_outdated_fallback_is_refused() {
 }
 
 #[test]
-fn a_fallback_has_attempts_of_its_own() {
+fn a_fallback_has_its_own_attempts() {
     let run =
         drive(planned("[[]]", policy(2, 1)), &[claimed(step(0), 1), failed_with(1, Some(NOW), Some("x"))]);
     assert_eq!(run.worker_of(step(0)).unwrap().as_str(), "w", "it has an attempt left");

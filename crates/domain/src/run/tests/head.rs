@@ -34,7 +34,7 @@ fn sees(run: &Run, index: u16) -> Vec<u16> {
 }
 
 #[test]
-fn every_reachable_state_with_begun_steps_keeps_its_promises() {
+fn every_reachable_state_with_begun_steps_keeps_the_invariants() {
     for (access, heads, attempts_max) in [
         ("[[]]", vec![("[[]]", "do it")], 1),
         ("[[]]", vec![("[[]]", "something else")], 2),
@@ -61,7 +61,7 @@ fn every_reachable_state_with_begun_steps_keeps_its_promises() {
 }
 
 #[test]
-fn every_reachable_state_of_a_begun_follow_up_round_keeps_its_promises() {
+fn every_reachable_state_of_a_follow_up_round_keeps_the_invariants() {
     let policy = policy(1, 2);
     let heads = [("[[]]", "do it"), ("[[]]", "something else")];
     let heads = heads.map(|(access, subtask)| head_of(access, subtask, &policy)).into();
@@ -72,7 +72,7 @@ fn every_reachable_state_of_a_begun_follow_up_round_keeps_its_promises() {
     for name in ["steps_planned", "steps_superseded", "round_abandoned", "answer_kept", "succeeded"] {
         assert!(names.contains(name), "`{name}` never happened");
     }
-    assert!(!names.contains("failed"), "there was an answer before");
+    assert!(!names.contains("failed"), "an earlier round has an answer");
     let is_open = |run: &&Run| run.rounds()[1].head.is_some() && run.rounds()[1].abandoned.is_some();
     assert!(states.iter().filter(is_open).count() > 10, "rounds are abandoned whose steps had begun");
 }
@@ -96,7 +96,7 @@ fn an_answer_stands_when_a_follow_up_round_gives_no_plan() {
         assert_eq!(decision.effects, [Effect::Stop], "the executor of the step is notified");
         let run = folded(&run, &decision.events);
         stands(&run, "planning_failed");
-        // The worker's later output was paid for, and changes nothing.
+        // The worker's later output was paid for and changes nothing.
         let before = (run.cost(), run.wasted_cost());
         let late = Command::CompleteStep {
             round: 1,
@@ -217,7 +217,7 @@ fn a_substitute_continues_the_steps_that_began() {
 }
 
 #[test]
-fn a_substitute_is_not_needed_where_every_step_was_begun() {
+fn a_substitute_is_not_needed_if_every_step_has_begun() {
     let policy = Policy { steps_max: 2, ..policy(1, 1) };
     let whole = begin(head_of("[[], [0]]", "something else", &policy), 1);
     let substitute = complete(plan("[[]]", &policy), Some("cut off"), 1);

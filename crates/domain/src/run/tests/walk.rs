@@ -1,10 +1,10 @@
-//! Every reachable state of small runs meets every command and every event. What the machine promises is checked in each.
+//! Applies every command and every event to every reachable state of small runs, and checks the invariants in each state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::*;
 
-/// What a conductor may write in the walk.
+/// The plan that a conductor writes in the walk.
 pub(super) struct Written {
     pub(super) plan: Plan,
     pub(super) heads: Vec<PlanHead>,
@@ -20,7 +20,7 @@ impl From<Plan> for Written {
     }
 }
 
-/// Everything that could be asked of the run as it is, sensible or not, with the time of asking.
+/// All commands that a run may receive in its state, sensible or not, with their times.
 fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     let spent = Spent { cost: Cost::from_nano_usd(1), ..Spent::NONE };
     let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
@@ -79,7 +79,7 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     timed
 }
 
-/// What two runs must share to behave alike.
+/// The state that two runs must share to behave alike.
 pub(super) fn key(run: &Run) -> String {
     let tasks: Vec<_> = run
         .tasks()
@@ -155,7 +155,12 @@ fn check_promises(run: &Run, command: &Command) {
         let last = run.rounds().last().unwrap();
         let is_kept = last.planning.state == TaskState::Done && last.plan().is_none();
         let needs_reason = *round < run.current_round() && !is_kept;
-        assert_eq!(last.abandoned.is_some(), needs_reason, "why an answer stands is said, {}", context());
+        assert_eq!(
+            last.abandoned.is_some(),
+            needs_reason,
+            "the reason why an answer stands is recorded, {}",
+            context()
+        );
     }
 }
 
@@ -187,7 +192,7 @@ pub(super) fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
     (states, events.into_values().collect())
 }
 
-/// A sender that does not know whether its command was carried out sends it again: that must change nothing.
+/// A sender that does not know whether its command was carried out repeats it. That must change nothing.
 pub(super) fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp) {
     if let Ok(again) = after.decide(command, now) {
         assert!(again.events.is_empty(), "{command:?} again: {:?}\nin {}", again.events, key(after));
@@ -195,7 +200,7 @@ pub(super) fn check_is_idempotent(after: &Run, command: &Command, now: Timestamp
 }
 
 #[test]
-fn every_reachable_state_keeps_its_promises_under_every_command_and_event() {
+fn every_reachable_state_keeps_the_invariants() {
     let from_the_start = [("[[]]", 2, 1), ("[[], [0]]", 1, 1), ("[[]]", 1, 2)];
     let from_the_start = from_the_start.map(|(access, attempts_max, rounds_max)| {
         let policy = policy(attempts_max, rounds_max);
