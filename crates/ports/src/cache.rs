@@ -12,7 +12,7 @@ use crate::BoxError;
 
 /// Stores outputs for a limited time.
 ///
-/// It may drop any entry at any time. Its calls end soon, and a caller that gets an error continues without the cache. Concurrent
+/// It may drop any entry at any time. Its calls have a short time limit, and a caller that gets an error continues without the cache. Concurrent
 /// identical requests are not joined: each one that finds no entry calls its worker.
 #[async_trait]
 pub trait StepCache: Send + Sync {

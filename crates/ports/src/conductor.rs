@@ -21,19 +21,19 @@ use tokio_util::sync::CancellationToken;
 use crate::BoxError;
 use crate::vendor::VendorError;
 
-/// The requester of a plan. A shared model divides its capacity by it.
+/// The requester of a plan. A shared model divides its capacity fairly between requesters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The tenant that owns the run.
     pub tenant: TenantId,
-    /// The run; for a question outside a run, an id of its own.
+    /// The run; for a question outside a run, a separate id.
     pub run: RunId,
     /// The index of the round that is planned, from 0.
     pub round: u16,
 }
 
 impl Asker {
-    /// A requester for trials, under a tenant of its own.
+    /// A requester for trials, with a separate tenant.
     pub fn nobody(run: RunId) -> Self {
         Self { tenant: TenantId::nobody(), run, round: 0 }
     }
@@ -88,8 +88,8 @@ pub struct Abilities {
     pub steps_max: u16,
     /// Most rounds; 1 if the conductor cannot judge a result.
     pub rounds_max: u16,
-    /// What follows a failed step if the policy asks for a corrective plan: [`FailedStep::Replan`] if the conductor can write one. A
-    /// conductor with `rounds_max` 1 never sees the failed round. It is asked for a new first plan, under a policy that excludes the
+    /// The reaction to a failed step if the policy asks for a corrective plan: [`FailedStep::Replan`] if the conductor can write one.
+    /// A conductor with `rounds_max` 1 never sees the failed round: it writes a new first plan, under a policy that excludes the
     /// workers that failed.
     pub failed_step: FailedStep,
 }
@@ -115,8 +115,8 @@ pub trait Conductor: Send + Sync {
         stop: &CancellationToken,
     ) -> Result<PlanOutcome, ConductorError>;
 
-    /// The pool whose order the positions in the text refer to, if the conductor's text is its plan. Steps that are final in such a
-    /// text begin before the plan is complete. `None` if all steps must wait for the plan.
+    /// The pool whose order the positions in the text refer to, if the conductor's text is its plan. Completely written steps of such
+    /// a text begin before the plan is complete. `None` if all steps must wait for the plan.
     ///
     /// If the complete plan does not begin with these steps, their cost is wasted, which is no error. So a conductor that writes
     /// several plans and chooses one returns `None`.
@@ -130,7 +130,7 @@ pub trait Conductor: Send + Sync {
         None
     }
 
-    /// The most that one plan may cost, as the amount to reserve; zero for a model without a price.
+    /// The highest cost of one plan, which is the amount to reserve; zero for a model without a price.
     fn plan_cost_max(&self, _request: &PlanRequest) -> Cost {
         Cost::ZERO
     }
@@ -142,7 +142,7 @@ pub trait Conductor: Send + Sync {
 /// The conductors of a process, which differ in their [`Conductor::id`]. Each run is assigned to one of them when it is accepted.
 pub type Conductors = Rollout<Arc<dyn Conductor>>;
 
-/// Why planning failed.
+/// Planning failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConductorError {
     /// The caller stopped it.
@@ -183,7 +183,7 @@ pub enum ConductorError {
     NoPlan {
         /// The number of tries.
         tries: u32,
-        /// What was wrong with the last one.
+        /// The error of the last one.
         message: String,
         /// The tokens of all tries together.
         usage: Usage,
@@ -248,7 +248,7 @@ impl ConductorError {
         }
     }
 
-    /// The message for those who may read the vendor's or server's own words, with all causes.
+    /// The message with all causes, including the vendor's or server's own text, for readers that may see that.
     pub fn told(&self) -> String {
         match self.source() {
             Some(source) => format!("{self}: {source}"),

@@ -1,4 +1,4 @@
-//! What a process knows of a conductor that it may not run itself.
+//! A conductor's profile, for processes that may not run the conductor themselves.
 
 use std::sync::Arc;
 

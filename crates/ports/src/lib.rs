@@ -1,5 +1,5 @@
 //! The ports: traits through which the engine uses databases, queues, vendors and clocks, with their error types. Adapters
-//! implement them, and the engine knows nothing else of an adapter. `podium-testkit` has a conformance suite for each port.
+//! implement them, and the engine depends on nothing else of an adapter. `podium-testkit` has a conformance suite for each port.
 #![deny(missing_docs)]
 
 pub mod accounts;

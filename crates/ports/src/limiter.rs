@@ -1,4 +1,4 @@
-//! The port of the limiter, which bounds how much workers are used.
+//! The port of the limiter, which bounds the use of workers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const OVERLOADED: [u16; 2] = [503, 529];
 /// Granting a call reserves its estimate. The caller settles the actual usage afterwards, once, in the background. If a caller
 /// dies, its share of concurrent calls is released, and its reservation expires with time.
 ///
-/// Among waiting calls, `mini` goes first, `ultra` is never starved, and within a tier tenants get equal shares. This holds for
+/// Among waiting calls, `mini` has precedence, `ultra` is never starved, and tenants of a tier get equal shares. This holds for
 /// callers that ask again as soon as a refusal allows it.
 #[async_trait]
 pub trait Limiter: Send + Sync {
@@ -101,8 +101,8 @@ pub fn outcome_of(error: &VendorError) -> Outcome {
         VendorError::Failed { .. } | VendorError::Unreachable { .. } | VendorError::Garbled { .. } => {
             Outcome::Failed
         }
-        // The vendor is healthy. If this opened its breaker, steps without a fallback would wait silently for the breaker to close;
-        // now they fail at once with the reason.
+        // The vendor is healthy. If this outcome opened its breaker, steps without a fallback would wait for the breaker instead of
+        // failing at once with the reason.
         VendorError::Unpaid { .. } | VendorError::Rejected { .. } => Outcome::Refused,
         VendorError::Unsupported { .. } | VendorError::Misconfigured { .. } => Outcome::NotSent,
     }

@@ -69,8 +69,7 @@ pub trait LiveStream: Send + Sync {
         self.publish(run, Signal::Frame(frame)).await
     }
 
-    /// As [`Self::subscribe`], for a caller that shows only the answer: it need not get what is published as
-    /// [inner](Self::publish_inner).
+    /// As [`Self::subscribe`], for a caller that shows only the answer: it may miss [inner](Self::publish_inner) pieces.
     async fn subscribe_to_answer(&self, run: RunId) -> Result<Signals, LiveError> {
         self.subscribe(run).await
     }
@@ -89,7 +88,7 @@ pub trait LiveStream: Send + Sync {
         Ok(futures::stream::pending().boxed())
     }
 
-    /// For a caller that waits for the end of `run` and needs no signal before it.
+    /// Subscribes to the end of `run`, for a caller that needs no other signal.
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let signals = self.subscribe(run).await?;
         let ends = signals.filter_map(async |signal| match signal {

@@ -1,4 +1,4 @@
-//! The wake-up window: messages that say "this task may be ready". It may lose or repeat messages; the store is authoritative.
+//! The port of the queue, whose messages say "this task may be ready". It may lose or repeat messages; the store is authoritative.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 
-/// The lane of steps whose worker is not in the pool (any more): executors take them from there and fail them.
+/// The name of the lane for steps whose worker is not in the pool. Executors take them from there and fail them.
 const UNSERVED: &str = "unserved";
 
-/// A queue of its own for each tier and vendor, so that mini never waits behind ultra, nor one vendor behind another.
+/// A separate queue for each tier and vendor, so that mini never waits behind ultra, nor one vendor behind another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Rounds that need a plan.
@@ -56,7 +56,7 @@ fn unserved() -> VendorId {
     VendorId::new(UNSERVED).expect("it is a name")
 }
 
-/// The form that stores keep; [`Lane::from_str`] parses it.
+/// The text that stores keep; [`Lane::from_str`] parses it.
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,7 +91,7 @@ pub struct UnknownLane;
 /// A message for one task. If all messages are lost, the sweeper publishes them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskMessage {
-    /// The version of the message's form; this version writes [`Self::VERSION`].
+    /// The version of the message's format; this version writes [`Self::VERSION`].
     pub version: u16,
     /// The run of the task.
     pub run: RunId,
@@ -100,10 +100,10 @@ pub struct TaskMessage {
 }
 
 impl TaskMessage {
-    /// The version of the form that this version writes.
+    /// The version of the format that this version writes.
     pub const VERSION: u16 = 1;
 
-    /// A message for a task, in the current form.
+    /// A message for a task, in the current format.
     pub const fn new(run: RunId, task: TaskRef) -> Self {
         Self { version: Self::VERSION, run, task }
     }

@@ -1,4 +1,4 @@
-//! The bounds of what clients may use of a server.
+//! The bounds on clients' use of a server.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ pub enum StoreError {
     /// It failed or did not answer. The outcome is unknown.
     #[error("the store failed")]
     Unavailable(#[source] BoxError),
-    /// It answered, and did none of the request: part of it is impossible, or impossible now, such as a write to a row that another
+    /// It answered and changed nothing: part of the request is impossible, or impossible now, such as a write to a row that another
     /// transaction has locked. If the request had several parts, each of the others may succeed alone.
     #[error("the store refused the request")]
     Refused(#[source] BoxError),
@@ -38,7 +38,7 @@ pub enum StoreError {
     Inconsistent {
         /// The run.
         run: RunId,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: BoxError,
     },

@@ -1,4 +1,4 @@
-//! The port to call workers: one internal request and response form; each adapter translates it to one wire format.
+//! The port to call workers, with one internal form of requests and responses. Each adapter translates it to one wire format.
 
 use std::fmt;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct ChatRequest {
     pub stops: Vec<String>,
     /// The same seed gives the same answer, as far as the vendor supports that.
     pub seed: Option<u32>,
-    /// How hard to reason; the vendor's default when absent.
+    /// The effort of reasoning; the vendor's default when absent.
     pub effort: Option<Effort>,
     /// Whether to return the worker's reasoning. Ignored if the worker cannot.
     pub reasoning: ReasoningText,
@@ -70,7 +70,7 @@ impl ChatRequest {
 /// Whether the worker's reasoning is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningText {
-    /// Not requested; a vendor may return it all the same.
+    /// Not requested; a vendor may still return it.
     Hidden,
     /// Requested.
     Shown,
@@ -88,8 +88,8 @@ pub enum ChatEvent {
     Quota(Quota),
     /// A piece of the output.
     Delta(String),
-    /// This many bytes arrived of an answer that is not streamed, and then it broke off: the vendor had written it, and it cannot be
-    /// parsed. An error follows.
+    /// An answer that is not streamed broke off after this many bytes: the vendor had written it, and it cannot be parsed. An error
+    /// follows.
     Unread(usize),
     /// A piece of the reasoning, as text.
     Reasoning(String),
@@ -122,7 +122,7 @@ pub enum ChatEvent {
     },
 }
 
-/// Why an answer that ended without an error has no text.
+/// The reason why an answer has no text although it ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoText {
     /// The model or the vendor's filter declined to answer. A repeated request would be declined too, and it is not sent to another
@@ -135,7 +135,7 @@ pub enum NoText {
 }
 
 impl NoText {
-    /// Derives it from the finish reason of an answer without text.
+    /// Derives the reason from the finish reason of an answer without text.
     pub const fn of(reason: FinishReason) -> Self {
         match reason {
             FinishReason::ContentFilter => Self::Declined,
@@ -155,16 +155,16 @@ pub trait Vendors: Send + Sync {
     async fn chat(&self, worker: &Worker, request: &ChatRequest) -> Result<ChatStream, VendorError>;
 }
 
-/// Which timeout of a call expired. Each is a setting of the worker.
+/// The timeout of a call that expired. Each is a setting of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// To connect.
+    /// The time to connect.
     Connect,
-    /// To the first byte of the answer.
+    /// The time to the first byte of the answer.
     FirstByte,
-    /// Between two pieces of the answer.
+    /// The time between two pieces of the answer.
     Idle,
-    /// To the end of the answer.
+    /// The time to the end of the answer.
     Call,
 }
 
@@ -186,7 +186,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Why a call failed.
+/// A call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VendorError {
     /// The vendor reports too many requests or tokens.
@@ -251,7 +251,7 @@ pub enum VendorError {
     Garbled {
         /// The vendor's id.
         vendor: String,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// The worker does not support something in the request. It was not called.
@@ -267,7 +267,7 @@ pub enum VendorError {
     Misconfigured {
         /// The vendor's id.
         vendor: String,
-        /// What is missing or wrong.
+        /// The missing or wrong setting.
         message: String,
     },
 }

@@ -43,7 +43,7 @@ pub trait RunCatalog: Send + Sync {
 
     /// Removes runs that ended at least `kept` before `now`, with their events and tasks: at most `limit`, in the order of
     /// acceptance. Returns the number removed. If it is below `limit`, no more are left, or others are removing them. A store with
-    /// its own clock uses the earlier of `now` and its own time, so that a wrong clock of a caller deletes nothing.
+    /// a clock uses the earlier of `now` and its own time, so that a caller with a wrong clock deletes nothing.
     ///
     /// Also removes the sums of budget periods that began [`SUMS_KEPT`](crate::accounts::SUMS_KEPT) before `now - kept`.
     ///
@@ -86,14 +86,14 @@ pub struct RunSums {
     pub saved: Cost,
     /// How often a step continued with another worker.
     pub fallbacks: u32,
-    /// What its answer lacks. None while the run is active, and of a run that a version ended which did not store this.
+    /// The missing parts of its answer. `None` while the run is active, and for runs that ended under a version without this column.
     pub lack: Option<Lack>,
 }
 
-/// What the answer of an ended run lacks.
+/// The missing parts of an ended run's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
-    /// The steps that gave no output, as [`Run::failed_steps`] has them.
+    /// The number of steps without an output; see [`Run::failed_steps`].
     pub failed_steps: u32,
     /// Whether the answer was built without the output of a step that it needs.
     pub degraded: bool,

@@ -1,4 +1,4 @@
-//! The log of runs: their events, and the runs that the events amount to.
+//! The log of runs: their events, and the runs that follow from them.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Commit {
     }
 }
 
-/// Where a task waits once it is ready, and which process publishes it. A task that was already ready keeps its place.
+/// The lane of a task that is ready, and which process publishes it. A task that was already ready keeps its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The lane that its message goes to.
@@ -106,7 +106,7 @@ pub enum Appended {
     Existing(RunId),
 }
 
-/// Why a commit was not written.
+/// A commit was not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritten {
     /// Another writer committed first. The caller must load the run and decide again. First events never conflict.

@@ -27,13 +27,13 @@ pub trait TaskBoard: Send + Sync {
     /// Returns which of the claims hold their tasks. Reads only.
     async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError>;
 
-    /// What the sweeper must handle at `now`, at most `limit` of each kind, without the runs in `except`. Returned ready tasks are
-    /// not returned again before `again_at`, so that several sweepers share the work. A task that has been ready for longer than
-    /// `again_at - now` is not returned for as long as it has been ready, up to eight times that span ([`Again`]): a sweep does not
-    /// publish a long lane again.
+    /// The tasks and runs that the sweeper must handle at `now`, at most `limit` of each kind, without the runs in `except`. Returned
+    /// ready tasks are not returned again before `again_at`, so that several sweepers share the work. For a task that has been ready
+    /// for longer than `again_at - now`, that pause is as long as it has been ready, up to eight times that span ([`Again`]), so that
+    /// a sweep does not publish a long lane again.
     ///
-    /// A claim has expired if its process has no lease any more. A claim of an earlier version has a lease of its own. A store with
-    /// its own clock reports a lease or a deadline only if that clock has reached it too.
+    /// A claim has expired if its process has no lease any more. A claim of an earlier version has its own lease. A store with
+    /// a clock reports a lease or a deadline only if that clock has reached it too.
     async fn due(
         &self,
         now: Timestamp,
@@ -67,7 +67,7 @@ pub trait TaskBoard: Send + Sync {
     /// Leases to `holder` those of `lanes` that no other process dispatches, for `span` from now, and extends its own leases.
     /// Returns its lanes. The time is the store's own if it has a clock.
     ///
-    /// The lease saves work only: two processes that dispatch one lane share its tasks. So a store that one process uses may lease
+    /// The lease only saves work: two processes that dispatch one lane share its tasks. So a store that one process uses may lease
     /// it every lane.
     async fn hold_lanes(
         &self,
@@ -77,10 +77,10 @@ pub trait TaskBoard: Send + Sync {
         span: Duration,
     ) -> Result<Vec<Lane>, StoreError>;
 
-    /// Asks for the turn to sweep: `holder` has it for `span` from now on, unless another process has it. The time is the store's own
+    /// Requests the turn to sweep: `holder` has it for `span` from now on, unless another process has it. The time is the store's own
     /// if it has a clock.
     ///
-    /// It saves work and protects nothing: any number may sweep at once. So a store that one process uses may always give the turn.
+    /// The turn only saves work: any number of processes may sweep at once. So a store for one process may always grant it.
     async fn hold_sweep(&self, holder: ClaimId, now: Timestamp, span: Duration) -> Result<Turn, StoreError>;
 
     /// Returns tasks to the backlogs of their lanes, because their messages were not published after all. Tasks that are no longer
@@ -104,7 +104,7 @@ impl Again {
     /// For a task that is published at `now` and must not be published again before `at`.
     pub fn new(now: Timestamp, at: Timestamp) -> Self {
         let grace = at.since(now);
-        // The sweep of a takeover publishes everything at once, with `now` and `at` at the end of time: nothing is added then.
+        // The sweep of a takeover publishes everything at once, with `now` and `at` at the latest time, so nothing is added then.
         let from = if grace.is_zero() { Timestamp::default() } else { now };
         Self { at, from, most: grace.saturating_mul(1 << GRACE_DOUBLINGS_MAX) }
     }
@@ -123,12 +123,12 @@ impl Again {
     }
 }
 
-/// Which process sweeps.
+/// The answer to a request for the turn to sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The one that asked.
+    /// The requesting process sweeps.
     Own,
-    /// Another one.
+    /// Another process sweeps.
     Others {
         /// The lanes with a backlog, in the order of their names.
         backlogs: Vec<Lane>,
