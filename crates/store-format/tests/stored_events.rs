@@ -2,6 +2,7 @@
 //!
 //! `fixtures/events` has events in every form that was ever stored, `fixtures/runs` whole runs with their outcome. No file there is
 //! ever changed: a new form gets a new file and a line in `SHA256SUMS`.
+#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,9 +14,7 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::accounts::Accounts as _;
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{
-    Appended, ClaimRef, Commit, RunCatalog, RunLog, StoreError, TaskBoard, Turn,
-};
+use podium_ports::store::{Appended, ClaimRef, Commit, RunCatalog, RunLog, StoreError, TaskBoard, Turn};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};

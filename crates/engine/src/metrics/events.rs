@@ -108,7 +108,9 @@ pub(super) struct Counting<'a> {
 
 impl Counting<'_> {
     pub(super) fn count_all(self, events: &[SequencedEvent]) {
-        events.iter().for_each(|event| self.count(event));
+        for event in events {
+            self.count(event);
+        }
     }
 
     fn count(self, event: &SequencedEvent) {

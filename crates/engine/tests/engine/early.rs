@@ -153,7 +153,7 @@ async fn a_possible_answer_waits_for_the_plan_if_it_has_a_limit() {
     house.conductor.script([Planning::gives(plan).saying([SINGLE, ","]).behind(&gate)]);
     house.vendor.otherwise(Answer::text("fine"));
     let limited = with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| {
-        request.answer_tokens_max = Some(7)
+        request.answer_tokens_max = Some(7);
     });
     let id = house.engine.submit(limited).await.unwrap().run_id();
     let mut updates = house.engine.watch(id, 0).await.unwrap();

@@ -118,7 +118,9 @@ impl RunLog for FaultyStore {
     async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
         if commits.iter().all(Commit::is_first) {
             self.faults.may_panic("create");
-            commits.iter().for_each(|commit| self.faults.note(commit));
+            for commit in commits {
+                self.faults.note(commit);
+            }
             return self.store.append(commits).await;
         }
         self.faults.may_panic("commit");

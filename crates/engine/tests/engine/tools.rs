@@ -17,15 +17,15 @@ use crate::house::{House, quick, request, with, within};
 
 /// The workers of the test pool, all of which call tools.
 fn pool() -> Pool {
-    let mut toml = "schema = 1\nname = \"tools\"\nversion = \"1\"\n".to_owned();
-    toml += "vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1/v1\" }]\n";
-    for id in ["quick", "careful", "checker"] {
-        toml += &format!(
+    let head = "schema = 1\nname = \"tools\"\nversion = \"1\"\n\
+                vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1/v1\" }]\n";
+    let workers = ["quick", "careful", "checker"].map(|id| {
+        format!(
             "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"d\"\nfeatures = [\"tools\"]\n\
              context_tokens = 32768\nusd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
-        );
-    }
-    Pool::parse(&toml).unwrap()
+        )
+    });
+    Pool::parse(&format!("{head}{}", workers.concat())).unwrap()
 }
 
 /// An engine at work whose conductor plans a draft by `careful` and an answer by `checker`.

@@ -31,7 +31,7 @@ async fn a_run_beyond_the_unread_limit_is_rejected_over_http() {
     let limits = ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() };
     let server = TestServer::open(limits).await;
     for (length, status) in [(1 << 10, 200), (200 << 10, 503)] {
-        server.vendor.otherwise(Answer::text(&"x".repeat(length)));
+        server.vendor.otherwise(Answer::text("x".repeat(length)));
         let reply = server.send(COMPLETIONS, "", &question("why?", false)).await;
         assert_eq!(reply.status, status);
         let id = reply.header("x-podium-run-id").unwrap();
