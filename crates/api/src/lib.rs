@@ -8,11 +8,18 @@ mod attempts;
 mod codec;
 mod error;
 mod events;
+mod field;
+mod finish;
 mod image;
+mod json;
 mod model;
 mod new_run;
 pub mod openai;
+mod parts;
+mod podium_object;
+mod rule;
 mod runs;
+mod stream;
 mod tools;
 
 pub use attempts::AttemptNumbers;
@@ -22,6 +29,7 @@ pub use events::event;
 pub use model::{ModelName, UnknownModel};
 pub use new_run::NewRun;
 pub use runs::timestamp;
+pub use stream::{StreamEvent, StreamEvents};
 
 /// The types and services of package `podium.v1`, as `proto/` defines and describes them.
 #[expect(

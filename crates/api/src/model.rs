@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use podium_domain::policy::Tier;
 
+use crate::field::Field;
+use crate::{ApiError, ErrorCode};
+
 /// `podium-mini` or `podium-ultra`, optionally with `@` and the id of a conductor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName {
@@ -68,6 +71,12 @@ impl FromStr for ModelName {
         };
         Ok(Self { tier, conductor })
     }
+}
+
+/// The model that a field names.
+pub(crate) fn model_name(field: &Field<'_>) -> Result<ModelName, ApiError> {
+    let unknown = |e: UnknownModel| ApiError::on_field(ErrorCode::ModelNotFound, "model", e.to_string());
+    field.string()?.parse().map_err(unknown)
 }
 
 #[cfg(test)]

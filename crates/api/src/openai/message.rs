@@ -6,10 +6,11 @@ use podium_domain::conversation::{
 };
 use serde_json::{Map, Value};
 
-use super::field::{Field, missing, unknown};
 use super::tools;
 use crate::ApiError;
+use crate::field::{Field, missing, unknown};
 use crate::image::of_url;
+use crate::parts::message_of;
 
 /// Most tool calls of a message.
 const CALLS_MAX: usize = 128;
@@ -112,11 +113,11 @@ fn call(field: &Field<'_>) -> Result<ToolCall, ApiError> {
         return Err(kind.unsupported("only calls of type `function` are supported"));
     }
     // Streaming clients leave the position in.
-    field.knows(call, &["id", "type", "function", "index"])?;
+    field.only(call, &["id", "type", "function", "index"])?;
     let id = call_id(&field.required(call, "id")?)?;
     let function = field.required(call, "function")?;
     let of = function.object()?;
-    function.knows(of, &["name", "arguments"])?;
+    function.only(of, &["name", "arguments"])?;
     let name = tools::name(&function.required(of, "name")?)?;
     let arguments = function.required(of, "arguments")?.string()?;
     Ok(ToolCall::new(id, name, arguments))
@@ -132,34 +133,20 @@ fn call_id(field: &Field<'_>) -> Result<String, ApiError> {
 
 /// The result of a tool. The name of the tool comes from its call.
 fn result(field: &Field<'_>, message: &Map<String, Value>) -> Result<Part, ApiError> {
-    field.knows(message, &["role", "content", "tool_call_id", "name"])?;
+    field.only(message, &["role", "content", "tool_call_id", "name"])?;
     let call_id = call_id(&field.required(message, "tool_call_id")?)?;
     let content = converted(Role::User, &field.required(message, "content")?)?;
     let images = content.parts.iter().flat_map(Part::images).cloned().collect();
     Ok(Part::ToolResult(ToolResult { images, ..ToolResult::new(call_id, "", content.words()) }))
 }
 
-/// Converts a message. Adjacent texts become lines of one text.
 fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
     let parts = match content.value {
         Value::String(text) => return Ok(Message::new(role, text.as_str())),
         Value::Array(_) => content.array_of(PARTS_MAX)?,
         _ => return Err(content.must_be("a string or an array of parts")),
     };
-    let mut read: Vec<Part> = Vec::new();
-    for sent in parts {
-        match (part(role, &sent)?, read.last_mut()) {
-            (Part::Text(more), Some(Part::Text(text))) => {
-                text.push('\n');
-                text.push_str(&more);
-            }
-            (part, _) => read.push(part),
-        }
-    }
-    let mut read = read.into_iter().peekable();
-    let first = read.next_if(|part| matches!(part, Part::Text(_)));
-    let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
-    Ok(Message::new(role, text).with(read))
+    message_of(role, parts.map(|sent| part(role, &sent)))
 }
 
 fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
@@ -180,7 +167,7 @@ fn image(field: &Field<'_>) -> Result<Image, ApiError> {
         // Checked but not used: each worker chooses its own resolution.
         detail.one_of(&["auto", "low", "high"])?;
     }
-    field.knows(image, &["url", "detail"])?;
+    field.only(image, &["url", "detail"])?;
     let url = field.required(image, "url")?;
     of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
 }

@@ -3,9 +3,6 @@
 //! Unknown parameters, and unsupported ones that would change the answer, are rejected by name. Parameters that change nothing
 //! that a client could rely on are accepted and ignored.
 
-mod extension;
-mod field;
-mod json;
 mod message;
 mod parameters;
 mod rating;

@@ -1,25 +1,6 @@
 //! Every parameter of Chat Completions, and how Podium treats it.
 
-use serde_json::Value;
-
-use super::field::Field;
-use crate::ApiError;
-
-/// How Podium treats a parameter.
-#[derive(Clone, Copy)]
-pub(super) enum Rule {
-    /// It is parsed and used.
-    Read,
-    /// It is checked and then ignored: it changes nothing that a client could rely on.
-    Ignored(fn(&Field<'_>) -> Result<(), ApiError>),
-    /// It is accepted if its value requests nothing, and rejected with this advice otherwise.
-    Unsupported {
-        /// Whether a value requests nothing.
-        requests_nothing: fn(&Value) -> bool,
-        /// The advice: the value that works.
-        advice: &'static str,
-    },
-}
+use crate::rule::{Rule, is_empty};
 
 /// The rule for a parameter; none if the name is unknown.
 pub(super) fn rule(name: &str) -> Option<Rule> {
@@ -73,8 +54,4 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         _ => return None,
     };
     Some(rule)
-}
-
-fn is_empty(value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
 }

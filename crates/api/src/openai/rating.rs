@@ -1,8 +1,8 @@
 //! The body of a rating. OpenAI's API has no ratings; this body is parsed as strictly as a completion's.
 
-use super::field::{Field, missing, unknown};
-use super::json;
-use crate::{ApiError, ErrorCode};
+use crate::ApiError;
+use crate::field::{Field, missing, unknown};
+use crate::json;
 
 /// A client's rating of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +16,7 @@ pub struct RatingRequest {
 impl RatingRequest {
     /// Parses a body: either `score` or `thumb` (`up` or `down`), and optionally `comment`.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
-        let value = json::parse(body)?;
-        let object = value.as_object().ok_or_else(|| invalid("the body must be a JSON object".to_owned()))?;
+        let object = json::parse_object(body)?;
         if let Some(name) = object.keys().find(|name| !["score", "thumb", "comment"].contains(&name.as_str()))
         {
             return Err(unknown(name));

@@ -8,13 +8,14 @@ use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::{STOPS_MAX, Stops};
 use serde_json::Value;
 
-use super::extension::bound;
-use super::field::{Field, missing, unknown};
-use super::json;
 use super::message::{messages, path_of};
-use super::parameters::{Rule, rule};
+use super::parameters::rule;
 use super::tools::ToolsDraft;
-use crate::{ApiError, ErrorCode, ModelName, NewRun, UnknownModel};
+use crate::field::{Field, missing, unknown};
+use crate::json;
+use crate::model::model_name;
+use crate::podium_object::bound;
+use crate::{ApiError, ErrorCode, ModelName, NewRun};
 
 /// A request for a completion.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,15 +31,13 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Parses the body of a request. Reports the first problem only, as OpenAI does.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let body = json::parse(body)?;
-        let Some(body) = body.as_object() else {
-            return Err(ApiError::new(ErrorCode::InvalidJson, "the body must be a JSON object"));
-        };
+        let body = json::parse_object(body)?;
         let mut draft = Draft::default();
-        for (name, value) in body {
+        for (name, value) in &body {
             let rule = rule(name).ok_or_else(|| unknown(name))?;
-            if !value.is_null() {
-                draft.take(rule, &Field::new(name, value))?;
+            let field = Field::new(name, value);
+            if !value.is_null() && rule.is_read(&field)? {
+                draft.read(&field)?;
             }
         }
         draft.finish(body.get("messages").unwrap_or(&Value::Null))
@@ -62,18 +61,9 @@ struct Draft {
 }
 
 impl Draft {
-    fn take(&mut self, rule: Rule, field: &Field<'_>) -> Result<(), ApiError> {
-        match rule {
-            Rule::Read => self.read(field),
-            Rule::Ignored(check) => check(field),
-            Rule::Unsupported { requests_nothing, .. } if requests_nothing(field.value) => Ok(()),
-            Rule::Unsupported { advice, .. } => Err(field.unsupported(advice)),
-        }
-    }
-
     fn read(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
         match field.path.as_str() {
-            "model" => self.model = Some(model(field)?),
+            "model" => self.model = Some(model_name(field)?),
             "messages" => self.messages = Some(messages(field)?),
             "stream" => self.stream = field.boolean()?,
             "stream_options" => self.include_usage = Some(stream_options(field)?),
@@ -119,11 +109,6 @@ impl Draft {
         let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
-}
-
-fn model(field: &Field<'_>) -> Result<ModelName, ApiError> {
-    let unknown = |e: UnknownModel| ApiError::on_field(ErrorCode::ModelNotFound, "model", e.to_string());
-    field.string()?.parse().map_err(unknown)
 }
 
 fn effort(field: &Field<'_>) -> Result<Effort, ApiError> {

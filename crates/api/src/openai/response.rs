@@ -1,12 +1,15 @@
 //! Chat Completions responses: whole answers, chunks of streams, models, errors.
 
 use podium_domain::content::ToolCall;
-use podium_domain::run::{FailReason, FinishReason, MissingStep, Run, RunState};
+use podium_domain::run::{FinishReason, Run};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use serde::{Serialize, Serializer};
 
 use crate::ApiError;
+use crate::finish::{finish_of, refusal_text};
+use crate::json::text_of;
+use crate::podium_object::RunBody;
 
 /// Seconds since the Unix epoch, as OpenAI writes times.
 pub const fn unix_seconds(at: Timestamp) -> u64 {
@@ -34,72 +37,6 @@ struct Body<'a> {
     usage: UsageField,
     #[serde(skip_serializing_if = "Option::is_none")]
     podium: Option<RunBody>,
-}
-
-/// The `podium` object: facts about the run that Chat Completions has no fields for. It accompanies the usage.
-#[derive(Serialize)]
-pub(super) struct RunBody {
-    /// The cost of the run, in billionths of a US dollar.
-    cost_nano_usd: u64,
-    /// The wasted part of the cost.
-    wasted_cost_nano_usd: u64,
-    /// How often a step fell back to another worker.
-    fallbacks: u32,
-    /// The steps without an output.
-    failed_steps: Vec<FailedStepBody>,
-    /// Whether the answer was written although a step that it needs has no output.
-    degraded: bool,
-    /// Whether the worker of the final step refused to answer.
-    refused: bool,
-    /// The failure after which the run was replanned. The answer, or the refusal, belongs to the new plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replanned_because: Option<FailureBody>,
-}
-
-/// The reason why a run, or one of its rounds, has no answer.
-#[derive(Serialize)]
-pub(super) struct FailureBody {
-    code: &'static str,
-    message: String,
-}
-
-impl From<&FailReason> for FailureBody {
-    fn from(reason: &FailReason) -> Self {
-        Self { code: reason.code(), message: reason.to_string() }
-    }
-}
-
-/// A step without an output.
-#[derive(Serialize)]
-struct FailedStepBody {
-    /// The number of its round, from 0.
-    round: u16,
-    /// Its index in the round, from 0.
-    step: u16,
-    /// The last worker that was called.
-    worker: String,
-    /// The error of the last attempt.
-    reason: String,
-}
-
-impl From<MissingStep> for FailedStepBody {
-    fn from(MissingStep { round, step, worker, reason }: MissingStep) -> Self {
-        Self { round, step: step.get(), worker: worker.to_string(), reason }
-    }
-}
-
-impl RunBody {
-    pub(super) fn of(run: &Run) -> Self {
-        Self {
-            cost_nano_usd: run.cost().nano_usd(),
-            wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
-            fallbacks: run.fallbacks(),
-            failed_steps: run.failed_steps().into_iter().map(Into::into).collect(),
-            degraded: run.is_degraded(),
-            refused: run.refusal().is_some(),
-            replanned_because: run.replanned_because().map(Into::into),
-        }
-    }
 }
 
 /// The `usage` field of a body.
@@ -338,7 +275,7 @@ impl Completion {
         usage: UsageField,
         podium: Option<RunBody>,
     ) -> String {
-        json(&Body {
+        text_of(&Body {
             id: &self.id,
             object,
             created: self.created,
@@ -351,24 +288,13 @@ impl Completion {
     }
 }
 
-/// The words of a worker that refused, or a sentence in place of empty words.
-fn refusal_text(said: &str) -> &str {
-    if said.trim().is_empty() { "The worker declined to answer." } else { said }
-}
-
 /// The reason why the answer ends, by OpenAI's names.
 fn finish_reason(run: &Run) -> &'static str {
-    let finish = match run.state() {
-        RunState::Succeeded { round, step } => {
-            run.rounds().get(usize::from(*round)).and_then(|round| round.steps.get(step.as_usize())?.finish)
-        }
-        _ => None,
-    };
-    match finish {
-        None | Some(FinishReason::Stop) => "stop",
-        Some(FinishReason::Length) => "length",
-        Some(FinishReason::ContentFilter) => "content_filter",
-        Some(FinishReason::ToolCalls) => "tool_calls",
+    match finish_of(run) {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content_filter",
+        FinishReason::ToolCalls => "tool_calls",
     }
 }
 
@@ -393,12 +319,15 @@ impl Model {
 pub struct ModelList {
     object: &'static str,
     data: Vec<Model>,
+    /// The list that Codex reads instead of `data`. Its entries contain Codex's own instructions for a model; while it is empty,
+    /// Codex uses its defaults.
+    models: [(); 0],
 }
 
 impl ModelList {
     /// The list of these models.
     pub fn new(data: Vec<Model>) -> Self {
-        Self { object: "list", data }
+        Self { object: "list", data, models: [] }
     }
 }
 
@@ -431,12 +360,8 @@ impl<'a> ErrorBody<'a> {
 
     /// The body as JSON.
     pub fn to_json(&self) -> String {
-        json(self)
+        text_of(self)
     }
-}
-
-pub(super) fn json(body: &impl Serialize) -> String {
-    serde_json::to_string(body).expect("structs of strings and numbers serialize")
 }
 
 #[cfg(test)]

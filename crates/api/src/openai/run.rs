@@ -5,7 +5,9 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
-use super::response::{CallBody, FailureBody, RunBody, UsageBody, json, unix_seconds};
+use super::response::{CallBody, UsageBody, unix_seconds};
+use crate::json::text_of;
+use crate::podium_object::{FailureBody, RunBody};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -45,7 +47,7 @@ struct StepBody<'a> {
 /// The current state of a run as JSON.
 pub fn run_body(run: &Run) -> String {
     let (spec, calls) = (run.spec(), run.tool_calls());
-    json(&Body {
+    text_of(&Body {
         id: run.id().to_string(),
         object: "run",
         state: run.state().as_str(),

@@ -2,7 +2,7 @@
 
 use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, ToolsError};
 
-use super::field::Field;
+use crate::field::Field;
 use crate::{ApiError, ErrorCode};
 
 /// Most characters of a tool's name in this API.
@@ -94,10 +94,10 @@ fn tool(field: &Field<'_>) -> Result<Tool, ApiError> {
     if kind.string()? != "function" {
         return Err(kind.unsupported("only tools of type `function` can be called"));
     }
-    field.knows(tool, &["type", "function"])?;
+    field.only(tool, &["type", "function"])?;
     let function = field.required(tool, "function")?;
     let of = function.object()?;
-    function.knows(of, &["name", "description", "parameters", "strict"])?;
+    function.only(of, &["name", "description", "parameters", "strict"])?;
     let name = name(&function.required(of, "name")?)?;
     let description = function.member(of, "description");
     let schema = match function.member(of, "parameters") {
@@ -136,17 +136,17 @@ fn choice(field: &Field<'_>) -> Result<Selection, ApiError> {
     let kind = field.required(object, "type")?;
     match kind.string()? {
         "function" => {
-            field.knows(object, &["type", "function"])?;
+            field.only(object, &["type", "function"])?;
             let function = field.required(object, "function")?;
             let of = function.object()?;
-            function.knows(of, &["name"])?;
+            function.only(of, &["name"])?;
             simple(ToolChoice::Named(function.required(of, "name")?.string()?.to_owned()))
         }
         "allowed_tools" => {
-            field.knows(object, &["type", "allowed_tools"])?;
+            field.only(object, &["type", "allowed_tools"])?;
             let allowed = field.required(object, "allowed_tools")?;
             let of = allowed.object()?;
-            allowed.knows(of, &["mode", "tools"])?;
+            allowed.only(of, &["mode", "tools"])?;
             let choice = mode(&allowed.required(of, "mode")?, &["auto", "required"])?;
             let names = allowed.required(of, "tools")?;
             let names: Vec<_> =

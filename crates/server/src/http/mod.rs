@@ -3,6 +3,7 @@
 //! If a client disconnects from a request without an `Idempotency-Key`, the run is cancelled, since nobody else could read the
 //! answer. With a key the run goes on, and a repeated request with the same key finds it.
 
+mod answer;
 mod budgets;
 mod chat;
 mod disconnect;
@@ -21,14 +22,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use podium_api::{ApiError, ErrorCode};
-use podium_domain::ids::{InvalidId, RunId};
+use podium_domain::ids::{InvalidId, RequestId, RunId};
 use podium_engine::Engine;
 use podium_ports::server::ServerLimits;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,7 @@ use request_checks::shown;
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// A body that is longer is parsed on a thread of its own: parsing takes milliseconds.
 const PARSE_AT_ONCE_MAX: usize = 256 << 10;
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The state that all handlers share.
 #[derive(Clone)]
@@ -151,6 +153,16 @@ async fn parsed<T: Send + 'static>(
         return parse(&bytes);
     }
     tokio::task::spawn_blocking(move || parse(&bytes)).await.map_err(|e| error_mapping::defect(&e))?
+}
+
+/// The client's own name for its request, by which a repetition finds the same run.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let wrong = |problem: String| {
+        ApiError::on_field(ErrorCode::InvalidValue, IDEMPOTENCY_KEY, format!("{IDEMPOTENCY_KEY}: {problem}"))
+    };
+    let text = value.to_str().map_err(|_| wrong("must be ASCII".to_owned()))?;
+    RequestId::new(text).map(Some).map_err(|e| wrong(e.to_string()))
 }
 
 /// The named segment of a path.

@@ -9,42 +9,52 @@ const SHOWN_CHARS_MAX: usize = 60;
 
 /// A value and its path, such as `messages[2].content`.
 #[derive(Clone)]
-pub(super) struct Field<'a> {
-    pub(super) path: String,
-    pub(super) value: &'a Value,
+pub(crate) struct Field<'a> {
+    pub(crate) path: String,
+    pub(crate) value: &'a Value,
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn new(path: impl Into<String>, value: &'a Value) -> Self {
+    pub(crate) fn new(path: impl Into<String>, value: &'a Value) -> Self {
         Self { path: path.into(), value }
     }
 
-    pub(super) fn string(&self) -> Result<&'a str, ApiError> {
+    pub(crate) fn string(&self) -> Result<&'a str, ApiError> {
         self.value.as_str().ok_or_else(|| self.must_be("a string"))
     }
 
-    pub(super) fn boolean(&self) -> Result<bool, ApiError> {
+    /// A string of at most `bytes_max`.
+    pub(crate) fn string_within(&self, bytes_max: usize) -> Result<&'a str, ApiError> {
+        let text = self.string()?;
+        if text.len() > bytes_max {
+            let message = format!("`{}` has {} bytes, the limit is {bytes_max}", self.path, text.len());
+            return Err(ApiError::on_field(ErrorCode::InvalidValue, &self.path, message));
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, ApiError> {
         self.value.as_bool().ok_or_else(|| self.must_be("true or false"))
     }
 
     /// A whole number from `min` to `max`.
-    pub(super) fn integer(&self, min: u32, max: u32) -> Result<u32, ApiError> {
+    pub(crate) fn integer(&self, min: u32, max: u32) -> Result<u32, ApiError> {
         self.long_integer(min.into(), max.into()).map(|number| u32::try_from(number).unwrap_or(max))
     }
 
     /// A whole number of up to 64 bits from `min` to `max`.
-    pub(super) fn long_integer(&self, min: u64, max: u64) -> Result<u64, ApiError> {
+    pub(crate) fn long_integer(&self, min: u64, max: u64) -> Result<u64, ApiError> {
         let within = self.value.as_u64().filter(|number| (min..=max).contains(number));
         within.ok_or_else(|| self.must_be(&format!("a whole number from {min} to {max}")))
     }
 
-    pub(super) fn number(&self, min: f64, max: f64) -> Result<f64, ApiError> {
+    pub(crate) fn number(&self, min: f64, max: f64) -> Result<f64, ApiError> {
         let within = self.value.as_f64().filter(|number| (min..=max).contains(number));
         within.ok_or_else(|| self.must_be(&format!("a number from {min} to {max}")))
     }
 
     /// A number from 0 to `max`, in the precision that models use.
-    pub(super) fn fraction(&self, max: f32) -> Result<f32, ApiError> {
+    pub(crate) fn fraction(&self, max: f32) -> Result<f32, ApiError> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "it is within bounds, and no model needs more precision"
@@ -53,7 +63,7 @@ impl<'a> Field<'a> {
     }
 
     /// A seed of 32 bits. A longer whole number is always mapped to the same seed.
-    pub(super) fn seed(&self) -> Result<u32, ApiError> {
+    pub(crate) fn seed(&self) -> Result<u32, ApiError> {
         let signed = || self.value.as_i64().map(i64::cast_unsigned);
         let bits = self.value.as_u64().or_else(signed).ok_or_else(|| self.must_be("a whole number"))?;
         #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
@@ -62,14 +72,14 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of an array, in order. An element's path is built when the element is read.
-    pub(super) fn array(&self) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
+    pub(crate) fn array(&self) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
         let values = self.value.as_array().ok_or_else(|| self.must_be("an array"))?;
         let at = |(index, value)| Field::new(format!("{}[{index}]", self.path), value);
         Ok(values.iter().enumerate().map(at))
     }
 
     /// The elements of an array that may have at most `max`.
-    pub(super) fn array_of(&self, max: usize) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
+    pub(crate) fn array_of(&self, max: usize) -> Result<impl ExactSizeIterator<Item = Field<'a>>, ApiError> {
         let elements = self.array()?;
         if elements.len() > max {
             let message = format!("`{}` has {} entries, the limit is {max}", self.path, elements.len());
@@ -78,23 +88,23 @@ impl<'a> Field<'a> {
         Ok(elements)
     }
 
-    pub(super) fn object(&self) -> Result<&'a Map<String, Value>, ApiError> {
+    pub(crate) fn object(&self) -> Result<&'a Map<String, Value>, ApiError> {
         self.value.as_object().ok_or_else(|| self.must_be("an object"))
     }
 
     /// The member `key` of an object. A null counts as missing.
-    pub(super) fn member(&self, object: &'a Map<String, Value>, key: &str) -> Option<Field<'a>> {
+    pub(crate) fn member(&self, object: &'a Map<String, Value>, key: &str) -> Option<Field<'a>> {
         let value = object.get(key).filter(|value| !value.is_null())?;
         Some(Field::new(format!("{}.{key}", self.path), value))
     }
 
-    /// The member `key` of an object, which must be there.
-    pub(super) fn required(&self, object: &'a Map<String, Value>, key: &str) -> Result<Self, ApiError> {
+    /// The member `key` of an object, which must not be missing.
+    pub(crate) fn required(&self, object: &'a Map<String, Value>, key: &str) -> Result<Field<'a>, ApiError> {
         self.member(object, key).ok_or_else(|| missing(&format!("{}.{key}", self.path)))
     }
 
-    /// Rejects members of an object with other names.
-    pub(super) fn knows(&self, object: &Map<String, Value>, names: &[&str]) -> Result<(), ApiError> {
+    /// Rejects members with other names than these.
+    pub(crate) fn only(&self, object: &Map<String, Value>, names: &[&str]) -> Result<(), ApiError> {
         match object.keys().find(|name| !names.contains(&name.as_str())) {
             Some(name) => Err(unknown(&format!("{}.{name}", self.path))),
             None => Ok(()),
@@ -102,7 +112,7 @@ impl<'a> Field<'a> {
     }
 
     /// A string that is one of these names.
-    pub(super) fn one_of(&self, names: &[&str]) -> Result<&'a str, ApiError> {
+    pub(crate) fn one_of(&self, names: &[&str]) -> Result<&'a str, ApiError> {
         let name = self.value.as_str().filter(|name| names.contains(name));
         name.ok_or_else(|| {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -111,26 +121,26 @@ impl<'a> Field<'a> {
     }
 
     /// The error for a value that is not `expected`.
-    pub(super) fn must_be(&self, expected: &str) -> ApiError {
+    pub(crate) fn must_be(&self, expected: &str) -> ApiError {
         let message = format!("`{}` must be {expected} (got {})", self.path, shown(self.value));
         ApiError::on_field(ErrorCode::InvalidValue, &self.path, message)
     }
 
-    /// The error for a value that Chat Completions has and Podium does not support.
-    pub(super) fn unsupported(&self, what_works: &str) -> ApiError {
+    /// The error for a value that the API has and Podium does not support.
+    pub(crate) fn unsupported(&self, what_works: &str) -> ApiError {
         let message = format!("`{}` is not supported here: {what_works}", self.path);
         ApiError::on_field(ErrorCode::UnsupportedParameter, &self.path, message)
     }
 }
 
 /// The error for an unknown name.
-pub(super) fn unknown(path: &str) -> ApiError {
+pub(crate) fn unknown(path: &str) -> ApiError {
     let shown: String = path.chars().take(SHOWN_CHARS_MAX).collect();
     ApiError::on_field(ErrorCode::UnknownParameter, &*shown, format!("unknown parameter `{shown}`"))
 }
 
 /// The error for a missing value.
-pub(super) fn missing(path: &str) -> ApiError {
+pub(crate) fn missing(path: &str) -> ApiError {
     ApiError::on_field(ErrorCode::MissingParameter, path, format!("`{path}` is missing"))
 }
 

@@ -1,17 +1,26 @@
-//! Parses a body as JSON, within bounds.
+//! Parses a request's body as JSON, within bounds, and writes the bodies of responses.
 //!
 //! A small element takes two bytes in the body and about forty times as much memory once parsed, so the number of elements
 //! is bounded before the body is parsed.
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::{ApiError, ErrorCode};
 
 /// Most values of a body: objects, arrays, strings, numbers and names.
 const VALUES_MAX: usize = 50_000;
 
+/// Parses a body that must be an object.
+pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    match parse(body)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(ApiError::new(ErrorCode::InvalidJson, "the body must be a JSON object")),
+    }
+}
+
 /// Parses a body of at most [`VALUES_MAX`] values.
-pub(super) fn parse(body: &[u8]) -> Result<Value, ApiError> {
+fn parse(body: &[u8]) -> Result<Value, ApiError> {
     let invalid = |message| ApiError::new(ErrorCode::InvalidJson, message);
     if has_more_values(body, VALUES_MAX) {
         return Err(invalid(format!("the body has more JSON values than the limit of {VALUES_MAX}")));
@@ -38,6 +47,11 @@ fn has_more_values(body: &[u8], max: usize) -> bool {
         }
     }
     false
+}
+
+/// The response body of a value.
+pub(crate) fn text_of(body: &impl Serialize) -> String {
+    serde_json::to_string(body).expect("structs of strings and numbers serialize")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The object `podium` in a request's body: options that Chat Completions does not have. Clients send it as `extra_body`.
+//! The object `podium` in a request's body: options that the vendors' APIs do not have. Clients send it as `extra_body`.
 //!
 //! Its members have the names and bounds of `Policy` in the gRPC API. A missing member has the default of the tier and the
 //! effort.
@@ -13,11 +13,11 @@ use podium_domain::policy::{
 };
 use podium_domain::pool::WORKERS_MAX;
 
-use super::field::{Field, unknown};
+use crate::field::{Field, unknown};
 use crate::{ApiError, ErrorCode};
 
 /// Sets the bounds that the object names, and rejects unknown members.
-pub(super) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
+pub(crate) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
     for (name, value) in field.object()? {
         let member = Field::new(format!("{}.{name}", field.path), value);
         if value.is_null() && NAMES.contains(&name.as_str()) {

@@ -1,0 +1,19 @@
+//! The reason why an answer ends.
+
+use podium_domain::run::{FinishReason, Run, RunState};
+
+/// The reason why the answer of a run ends. [`FinishReason::Stop`] if the run has no answer, or its worker gave no reason.
+pub(crate) fn finish_of(run: &Run) -> FinishReason {
+    let finish = match run.state() {
+        RunState::Succeeded { round, step } => {
+            run.rounds().get(usize::from(*round)).and_then(|round| round.steps.get(step.as_usize())?.finish)
+        }
+        _ => None,
+    };
+    finish.unwrap_or(FinishReason::Stop)
+}
+
+/// The words of a worker that refused, or a sentence in place of blank words.
+pub(crate) fn refusal_text(said: &str) -> &str {
+    if said.trim().is_empty() { "The worker declined to answer." } else { said }
+}

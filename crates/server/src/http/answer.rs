@@ -1,0 +1,308 @@
+//! Answers a request for a run: as a whole after its end, or streamed while it is under way. Each API has its own format.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use podium_api::{ApiError, ErrorCode, NewRun, StreamEvent, StreamEvents};
+use podium_domain::content::ToolCall;
+use podium_domain::ids::RunId;
+use podium_domain::run::{Run, StepRun};
+use podium_engine::{AnswerError, AnswerPart, Ending, Submitted};
+use tokio_util::sync::CancellationToken;
+
+use super::ServerState;
+use super::disconnect::{CancelOnDisconnect, accept};
+use super::reply::{Refusal, json, name_run};
+use crate::auth::Caller;
+use crate::connections::{Held, Unread};
+use crate::error_mapping;
+use crate::use_cases;
+
+/// Silence on a stream after which its format's sign of life is sent, so that neither a proxy nor the client gives it up.
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(8);
+
+/// Longest piece of a finished answer that is streamed. A character is never longer.
+const PIECE_BYTES_MAX: usize = 4096;
+
+/// The format of one API's responses to a request for a run.
+pub(super) trait AnswerFormat: Send + 'static {
+    /// The whole response; none if the run did not succeed.
+    fn whole(&self, run: &Run) -> Option<String>;
+    /// The events that begin a stream.
+    fn open(&mut self, events: &mut StreamEvents);
+    /// The events for the next text of the answer.
+    fn text(&mut self, text: &str, events: &mut StreamEvents);
+    /// The events for the next tool call of the answer, of which only the id and the name are known. `index` counts from 0.
+    fn call_begun(&mut self, index: usize, id: &str, name: &str, events: &mut StreamEvents);
+    /// The events for the next piece of the arguments of a call that has begun.
+    fn call_arguments(&mut self, index: usize, text: &str, events: &mut StreamEvents);
+    /// The events after the last text and call of a run that succeeded.
+    fn close(&mut self, run: &Run, events: &mut StreamEvents);
+    /// The event for an error, which ends the stream.
+    fn error(&self, error: &ApiError) -> StreamEvent;
+    /// The event that is sent on a silent stream. None: a comment.
+    fn sign_of_life() -> Option<StreamEvent>;
+}
+
+/// How a client wants its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// As one body, after the end of the run.
+    Whole,
+    /// As events, while the run is under way.
+    Streamed,
+}
+
+/// Makes a run, or finds the one that an earlier request made, and answers with it.
+pub(super) async fn answer<F: AnswerFormat>(
+    state: &ServerState,
+    caller: Caller,
+    unread: &Unread,
+    new_run: NewRun,
+    delivery: Delivery,
+    format: impl FnOnce(&Run) -> F,
+) -> Result<Response, Refusal> {
+    let engine = state.engine.clone();
+    let is_findable = new_run.request_id.is_some();
+    if delivery == Delivery::Whole {
+        let accepting = async move { use_cases::ask(&engine, caller, new_run).await };
+        let (asked, guard) =
+            accept(state, is_findable, accepting, |(submitted, _)| submitted.run_id()).await?;
+        let (submitted, ending) = asked;
+        return whole_answer(state, submitted.run_id(), ending, guard, unread, format).await;
+    }
+    let tenant = caller.tenant.clone();
+    let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
+    let (submitted, guard) = accept(state, is_findable, accepting, Submitted::run_id).await?;
+    let id = submitted.run_id();
+    let run = match submitted {
+        Submitted::New(run) => run,
+        Submitted::Existing(id) => Arc::new(use_cases::load(&state.engine, &tenant, id).await?),
+    };
+    let mut response = streamed(state, run, guard, unread, format).await?;
+    name_run(&mut response, id);
+    Ok(response)
+}
+
+type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
+
+async fn streamed<F: AnswerFormat>(
+    state: &ServerState,
+    run: Arc<Run>,
+    guard: CancelOnDisconnect,
+    unread: &Unread,
+    format: impl FnOnce(&Run) -> F,
+) -> Result<Response, ApiError> {
+    let (id, mut format) = (run.id(), format(&run));
+    let (answer, held) = if run.is_ended() {
+        // The whole run is in memory, with the outputs of all steps, and counts as held until the client has read the answer.
+        let steps = run.rounds().iter().flat_map(|round| &round.steps);
+        let calls = |step: &StepRun| step.calls.iter().map(ToolCall::bytes).sum::<usize>() * 2;
+        let bytes = steps.map(|step| step.output.as_ref().map_or(0, String::len) + calls(step)).sum();
+        (replayed(run), Some(unread.hold(bytes).map_err(|_| error_mapping::overloaded(id))?))
+    } else {
+        drop(run);
+        (state.engine.answer(id).await.map_err(|e| error_mapping::watch_error(id, &e))?, None)
+    };
+    let mut events = StreamEvents::new();
+    format.open(&mut events);
+    let streaming =
+        Streaming { id, guard, format, answer, cut: state.cut.clone(), events, is_over: false, _held: held };
+    Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive::<F>()).into_response())
+}
+
+fn keep_alive<F: AnswerFormat>() -> KeepAlive {
+    let keep_alive = KeepAlive::new().interval(SIGN_OF_LIFE_EVERY);
+    match F::sign_of_life() {
+        Some(event) => keep_alive.event(written(event)),
+        None => keep_alive.text("keep-alive"),
+    }
+}
+
+fn written(StreamEvent { name, data }: StreamEvent) -> Event {
+    match name {
+        Some(name) => Event::default().event(name).data(data),
+        None => Event::default().data(data),
+    }
+}
+
+/// The answer of a run that has ended, in pieces.
+fn replayed(run: Arc<Run>) -> Answer {
+    let mut pieces = VecDeque::new();
+    for (index, call) in run.tool_calls().into_iter().enumerate() {
+        let text = call.arguments;
+        pieces.push_back(AnswerPart::CallBegun { index, id: call.id, name: call.name });
+        pieces.push_back(AnswerPart::CallArguments { index, text });
+    }
+    stream::unfold(Some((run, 0, pieces)), |state| async {
+        let (run, at, mut calls) = state?;
+        let rest = run.answer().map_or("", |answer| &answer[at..]);
+        if !rest.is_empty() {
+            let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
+            let at = at + piece.len();
+            return Some((Ok(AnswerPart::Text(piece)), Some((run, at, calls))));
+        }
+        match calls.pop_front() {
+            Some(part) => Some((Ok(part), Some((run, at, calls)))),
+            None => Some((Ok(AnswerPart::Ended(Box::new(Arc::unwrap_or_clone(run)))), None)),
+        }
+    })
+    .boxed()
+}
+
+async fn whole_answer<F: AnswerFormat>(
+    state: &ServerState,
+    id: RunId,
+    mut ending: Ending,
+    mut guard: CancelOnDisconnect,
+    unread: &Unread,
+    format: impl FnOnce(&Run) -> F,
+) -> Result<Response, Refusal> {
+    let ended = tokio::select! {
+        run = ending.run() => run.map_err(|e| error_mapping::watch_error(id, &e)),
+        () = state.cut.cancelled() => {
+            Err(error_mapping::stopping())
+        }
+    };
+    guard.disarm();
+    let run = ended.map_err(|e| Refusal::of_run(e, id))?;
+    match (format(&run).whole(&run), error_mapping::run_error(&run)) {
+        (Some(body), None) if unread.admits(body.len()) => {
+            let mut response = json(body);
+            name_run(&mut response, id);
+            Ok(response)
+        }
+        (Some(_), None) => Err(Refusal::of_run(error_mapping::overloaded(id), id)),
+        (_, Some(error)) => Err(Refusal::of_run(error, id)),
+        (None, None) => Err(Refusal::of_run(no_output(id), id)),
+    }
+}
+
+fn no_output(run: RunId) -> ApiError {
+    ApiError::new(ErrorCode::Internal, format!("run {run} succeeded without an output"))
+}
+
+/// A stream under way.
+struct Streaming<F> {
+    id: RunId,
+    guard: CancelOnDisconnect,
+    format: F,
+    answer: Answer,
+    cut: CancellationToken,
+    /// Events that are written and not sent yet.
+    events: StreamEvents,
+    /// Nothing follows `events`.
+    is_over: bool,
+    _held: Option<Held>,
+}
+
+impl<F: AnswerFormat> Streaming<F> {
+    fn into_events(self) -> BoxStream<'static, Result<Event, Infallible>> {
+        stream::unfold(self, |mut streaming| async {
+            let event = streaming.next().await?;
+            Some((Ok(written(event)), streaming))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<StreamEvent> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            let part = tokio::select! {
+                part = self.answer.next() => part,
+                () = self.cut.cancelled() => {
+                    self.fail(&error_mapping::stopping_stream(self.id));
+                    continue;
+                }
+            };
+            match part? {
+                Ok(AnswerPart::Text(text)) => self.format.text(&text, &mut self.events),
+                Ok(AnswerPart::CallBegun { index, id, name }) => {
+                    self.format.call_begun(index, &id, &name, &mut self.events);
+                }
+                Ok(AnswerPart::CallArguments { index, text }) => {
+                    self.format.call_arguments(index, &text, &mut self.events);
+                }
+                Ok(AnswerPart::Ended(run)) => self.end(&run),
+                Err(error) => self.fail(&error_mapping::answer_error(self.id, &error)),
+            }
+        }
+    }
+
+    fn end(&mut self, run: &Run) {
+        if let Some(error) = error_mapping::run_error(run) {
+            return self.fail(&error);
+        }
+        self.guard.disarm();
+        self.is_over = true;
+        self.format.close(run, &mut self.events);
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.guard.disarm();
+        self.is_over = true;
+        self.events.push_back(self.format.error(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A format that names its sign of life, or sends comments.
+    struct Silent<const NAMED: bool>;
+
+    impl<const NAMED: bool> AnswerFormat for Silent<NAMED> {
+        fn whole(&self, _run: &Run) -> Option<String> {
+            None
+        }
+
+        fn open(&mut self, _events: &mut StreamEvents) {}
+
+        fn text(&mut self, _text: &str, _events: &mut StreamEvents) {}
+
+        fn call_begun(&mut self, _index: usize, _id: &str, _name: &str, _events: &mut StreamEvents) {}
+
+        fn call_arguments(&mut self, _index: usize, _text: &str, _events: &mut StreamEvents) {}
+
+        fn close(&mut self, _run: &Run, _events: &mut StreamEvents) {}
+
+        fn error(&self, error: &ApiError) -> StreamEvent {
+            StreamEvent::unnamed(error.message.clone())
+        }
+
+        fn sign_of_life() -> Option<StreamEvent> {
+            NAMED.then(|| StreamEvent::named("ping", "{}".to_owned()))
+        }
+    }
+
+    async fn first_sign<F: AnswerFormat>() -> (Duration, String) {
+        let silent = stream::pending::<Result<Event, Infallible>>();
+        let mut body = Sse::new(silent).keep_alive(keep_alive::<F>()).into_response().into_body();
+        let begun = Instant::now();
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        (begun.elapsed(), String::from_utf8(frame.to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_shows_a_sign_of_life_within_ten_seconds() {
+        let (comment_after, comment) = first_sign::<Silent<false>>().await;
+        let (ping_after, ping) = first_sign::<Silent<true>>().await;
+        assert!(comment_after <= Duration::from_secs(10) && ping_after <= Duration::from_secs(10));
+        assert_eq!((comment.as_str(), ping.as_str()), (": keep-alive\n\n", "event: ping\ndata: {}\n\n"));
+    }
+}
