@@ -40,6 +40,10 @@ pub enum ErrorCode {
     ModelNotFound,
     /// The run is unknown.
     RunNotFound,
+    /// The response is unknown.
+    ResponseNotFound,
+    /// The response that a request continues is unknown.
+    PreviousResponseNotFound,
     /// The route is unknown.
     RouteNotFound,
     /// The route exists, the method does not.
@@ -121,7 +125,7 @@ const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -130,6 +134,8 @@ impl ErrorCode {
         Self::NoWorkerAllowed,
         Self::ModelNotFound,
         Self::RunNotFound,
+        Self::ResponseNotFound,
+        Self::PreviousResponseNotFound,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
@@ -188,6 +194,17 @@ impl ErrorCode {
                 ("MODEL_NOT_FOUND", Code::NotFound, 404, INVALID, "model_not_found", false)
             }
             Self::RunNotFound => ("RUN_NOT_FOUND", Code::NotFound, 404, INVALID, "run_not_found", false),
+            Self::ResponseNotFound => {
+                ("RESPONSE_NOT_FOUND", Code::NotFound, 404, INVALID, "response_not_found", false)
+            }
+            Self::PreviousResponseNotFound => (
+                "PREVIOUS_RESPONSE_NOT_FOUND",
+                Code::NotFound,
+                400,
+                INVALID,
+                "previous_response_not_found",
+                false,
+            ),
             Self::RouteNotFound => {
                 ("ROUTE_NOT_FOUND", Code::Unimplemented, 404, INVALID, "unknown_url", false)
             }

@@ -1,6 +1,7 @@
 //! The parameters of a request that shape a run, from the API to the stored run.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::answer::AnswerForm;
 use crate::conversation::Conversation;
@@ -30,6 +31,9 @@ pub struct RunRequest {
     /// The tools that the client executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolUse>,
+    /// The data that the API of the request needs to describe the run again, in its own form. Nothing else reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_record: Option<Value>,
 }
 
 impl RunRequest {
@@ -43,6 +47,7 @@ impl RunRequest {
             answer: AnswerForm::Text,
             stops: Stops::default(),
             tools: None,
+            api_record: None,
         }
     }
 

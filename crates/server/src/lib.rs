@@ -1,4 +1,4 @@
-//! The servers in front of an engine: OpenAI's Chat Completions over HTTP, and `podium.v1` over gRPC.
+//! The servers in front of an engine: OpenAI's Chat Completions and Responses over HTTP, and `podium.v1` over gRPC.
 #![deny(missing_docs)]
 
 mod auth;

@@ -59,7 +59,8 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
 fn digest(new_run: &NewRun) -> String {
     // All fields are named, so that the compiler reports a new one here.
     let NewRun { request_id: _, model, request } = new_run;
-    let RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools } = request;
+    let RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools, api_record } =
+        request;
     let mut parts = serde_json::json!([
         model.to_string(),
         conversation,
@@ -79,9 +80,12 @@ fn digest(new_run: &NewRun) -> String {
     if let (false, Some(parts)) = (chosen.is_empty(), parts.as_array_mut()) {
         parts.push(chosen.into());
     }
-    // Left out without tools, so that the digests of earlier versions stay valid.
+    // Left out without tools, so that the digests of earlier versions stay valid. The same holds for the record.
     if let (Some(tools), Some(parts)) = (tools, parts.as_array_mut()) {
         parts.push(serde_json::json!({ "tools": tools }));
+    }
+    if let (Some(record), Some(parts)) = (api_record, parts.as_array_mut()) {
+        parts.push(serde_json::json!({ "api_record": record }));
     }
     hex(&Sha256::digest(parts.to_string().as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! The part of OpenAI's Chat Completions that Podium supports.
+//! The parts of OpenAI's Chat Completions and Responses that Podium supports.
 //!
 //! Unknown parameters, and unsupported ones that would change the answer, are rejected by name. Parameters that change nothing
 //! that a client could rely on are accepted and ignored.
@@ -8,10 +8,15 @@ mod parameters;
 mod rating;
 mod request;
 mod response;
+mod responses;
 mod run;
 mod tools;
 
 pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
+pub use responses::{
+    InputItems, ItemOrder, ResponseRequest, ResponseStream, ResponseWriter, compacted, run_of_response,
+    with_response_names,
+};
 pub use run::run_body;

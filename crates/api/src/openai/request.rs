@@ -105,13 +105,22 @@ impl Draft {
         }
         let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
         let tools = self.tools.finish()?;
-        let request = RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools };
+        let request = RunRequest {
+            conversation,
+            policy,
+            answer_tokens_max,
+            sampling,
+            answer,
+            stops,
+            tools,
+            api_record: None,
+        };
         let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }
 }
 
-fn effort(field: &Field<'_>) -> Result<Effort, ApiError> {
+pub(super) fn effort(field: &Field<'_>) -> Result<Effort, ApiError> {
     let name = field.one_of(&Effort::ALL.map(Effort::as_str))?;
     Ok(Effort::from_name(name).unwrap_or_default())
 }
@@ -159,22 +168,23 @@ fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
 }
 
 fn json_schema(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
-    let form = field.object()?;
-    let known = ["name", "description", "schema", "strict"];
-    if let Some(name) = form.keys().find(|name| !known.contains(&name.as_str())) {
-        return Err(unknown(&format!("{}.{name}", field.path)));
-    }
-    let member =
-        |name: &str| field.member(form, name).ok_or_else(|| missing(&format!("{}.{name}", field.path)));
+    let members = field.object()?;
+    field.only(members, &["name", "description", "schema", "strict"])?;
+    schema_form(field, members)
+}
+
+/// The response format of a schema, whose name and flags stand in the same object.
+pub(super) fn schema_form(field: &Field<'_>, members: &Map<String, Value>) -> Result<AnswerForm, ApiError> {
     let schema = JsonSchema {
-        name: member("name")?.string()?.to_owned(),
+        name: field.required(members, "name")?.string()?.to_owned(),
         // `description` is ignored: not every vendor takes it, while the schema's own description reaches every worker.
-        schema: member("schema")?.value.clone(),
-        strict: field.member(form, "strict").map_or(Ok(false), |strict| strict.boolean())?,
+        schema: field.required(members, "schema")?.value.clone(),
+        strict: field.member(members, "strict").map_or(Ok(false), |strict| strict.boolean())?,
     };
     let form = AnswerForm::JsonSchema(schema);
     let wrong = |e: AnswerFormError| {
-        ApiError::on_field(ErrorCode::InvalidValue, format!("response_format.{}", e.field()), e.to_string())
+        let in_this_api = |text: &str| text.replacen("json_schema", &field.path, 1);
+        ApiError::on_field(ErrorCode::InvalidValue, in_this_api(e.field()), in_this_api(&e.to_string()))
     };
     form.check().map_err(wrong)?;
     Ok(form)

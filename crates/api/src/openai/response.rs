@@ -128,16 +128,16 @@ struct Delta<'a> {
 /// `step_cache` fields hold the tokens that they saved.
 #[derive(Serialize)]
 pub(super) struct UsageBody {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    total_tokens: u64,
-    prompt_tokens_details: PromptDetails,
-    completion_tokens_details: CompletionDetails,
+    pub(super) prompt_tokens: u64,
+    pub(super) completion_tokens: u64,
+    pub(super) total_tokens: u64,
+    pub(super) prompt_tokens_details: PromptDetails,
+    pub(super) completion_tokens_details: CompletionDetails,
 }
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
-struct PromptDetails {
+pub(super) struct PromptDetails {
     cached_tokens: u64,
     orchestration_input_tokens: u64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -146,7 +146,7 @@ struct PromptDetails {
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
-struct CompletionDetails {
+pub(super) struct CompletionDetails {
     reasoning_tokens: u64,
     orchestration_output_tokens: u64,
     #[serde(skip_serializing_if = "is_zero")]

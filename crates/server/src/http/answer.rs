@@ -11,9 +11,9 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use podium_api::{ApiError, ErrorCode, NewRun, StreamEvent, StreamEvents};
 use podium_domain::content::ToolCall;
-use podium_domain::ids::RunId;
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{Run, StepRun};
-use podium_engine::{AnswerError, AnswerPart, Ending, Submitted};
+use podium_engine::{AnswerError, AnswerPart, Submitted};
 use tokio_util::sync::CancellationToken;
 
 use super::ServerState;
@@ -46,6 +46,10 @@ pub(super) trait AnswerFormat: Send + 'static {
     fn close(&mut self, run: &Run, events: &mut StreamEvents);
     /// The event for an error, which ends the stream.
     fn error(&self, error: &ApiError) -> StreamEvent;
+    /// The events after the last text of a run that ended without an answer, for this reason.
+    fn fail(&mut self, _run: &Run, error: &ApiError, events: &mut StreamEvents) {
+        events.push_back(self.error(error));
+    }
     /// The event that is sent on a silent stream. None: a comment.
     fn sign_of_life() -> Option<StreamEvent>;
 }
@@ -59,40 +63,66 @@ pub(super) enum Delivery {
     Streamed,
 }
 
+impl Delivery {
+    /// The delivery for the parameter `stream`.
+    pub(super) const fn of(stream: bool) -> Self {
+        if stream { Self::Streamed } else { Self::Whole }
+    }
+}
+
+/// A run to make.
+pub(super) struct Asked {
+    pub(super) new_run: NewRun,
+    /// Whether the client can find the run later, so that it goes on if the client disconnects.
+    pub(super) is_findable: bool,
+}
+
+impl Asked {
+    /// A client finds a run again by its own name for the request.
+    pub(super) fn new(new_run: NewRun) -> Self {
+        Self { is_findable: new_run.request_id.is_some(), new_run }
+    }
+}
+
 /// Makes a run, or finds the one that an earlier request made, and answers with it.
 pub(super) async fn answer<F: AnswerFormat>(
     state: &ServerState,
     caller: Caller,
     unread: &Unread,
-    new_run: NewRun,
+    asked: Asked,
     delivery: Delivery,
     format: impl FnOnce(&Run) -> F,
 ) -> Result<Response, Refusal> {
-    let engine = state.engine.clone();
-    let is_findable = new_run.request_id.is_some();
     if delivery == Delivery::Whole {
-        let accepting = async move { use_cases::ask(&engine, caller, new_run).await };
-        let (asked, guard) =
-            accept(state, is_findable, accepting, |(submitted, _)| submitted.run_id()).await?;
-        let (submitted, ending) = asked;
-        return whole_answer(state, submitted.run_id(), ending, guard, unread, format).await;
+        return whole_answer(state, caller, unread, asked, |run| format(run).whole(run)).await;
     }
+    let Asked { new_run, is_findable } = asked;
+    let engine = state.engine.clone();
     let tenant = caller.tenant.clone();
     let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
     let (submitted, guard) = accept(state, is_findable, accepting, Submitted::run_id).await?;
     let id = submitted.run_id();
-    let run = match submitted {
-        Submitted::New(run) => run,
-        Submitted::Existing(id) => Arc::new(use_cases::load(&state.engine, &tenant, id).await?),
-    };
+    let run = run_of(state, &tenant, submitted).await?;
     let mut response = streamed(state, run, guard, unread, format).await?;
     name_run(&mut response, id);
     Ok(response)
 }
 
+/// The run of a request: new, or as it is now.
+pub(super) async fn run_of(
+    state: &ServerState,
+    tenant: &TenantId,
+    submitted: Submitted,
+) -> Result<Arc<Run>, ApiError> {
+    match submitted {
+        Submitted::New(run) => Ok(run),
+        Submitted::Existing(id) => use_cases::load(&state.engine, tenant, id).await.map(Arc::new),
+    }
+}
+
 type Answer = BoxStream<'static, Result<AnswerPart, AnswerError>>;
 
-async fn streamed<F: AnswerFormat>(
+pub(super) async fn streamed<F: AnswerFormat>(
     state: &ServerState,
     run: Arc<Run>,
     guard: CancelOnDisconnect,
@@ -156,14 +186,22 @@ fn replayed(run: Arc<Run>) -> Answer {
     .boxed()
 }
 
-async fn whole_answer<F: AnswerFormat>(
+/// Makes a run, or finds the one that an earlier request made, and answers after its end. `write` writes the body; none if the run
+/// did not succeed.
+pub(super) async fn whole_answer(
     state: &ServerState,
-    id: RunId,
-    mut ending: Ending,
-    mut guard: CancelOnDisconnect,
+    caller: Caller,
     unread: &Unread,
-    format: impl FnOnce(&Run) -> F,
+    asked: Asked,
+    write: impl FnOnce(&Run) -> Option<String>,
 ) -> Result<Response, Refusal> {
+    let Asked { new_run, is_findable } = asked;
+    let engine = state.engine.clone();
+    let accepting = async move { use_cases::ask(&engine, caller, new_run).await };
+    let (asked, mut guard) =
+        accept(state, is_findable, accepting, |(submitted, _)| submitted.run_id()).await?;
+    let (submitted, mut ending) = asked;
+    let id = submitted.run_id();
     let ended = tokio::select! {
         run = ending.run() => run.map_err(|e| error_mapping::watch_error(id, &e)),
         () = state.cut.cancelled() => {
@@ -172,7 +210,7 @@ async fn whole_answer<F: AnswerFormat>(
     };
     guard.disarm();
     let run = ended.map_err(|e| Refusal::of_run(e, id))?;
-    match (format(&run).whole(&run), error_mapping::run_error(&run)) {
+    match (write(&run), error_mapping::run_error(&run)) {
         (Some(body), None) if unread.admits(body.len()) => {
             let mut response = json(body);
             name_run(&mut response, id);
@@ -241,12 +279,12 @@ impl<F: AnswerFormat> Streaming<F> {
     }
 
     fn end(&mut self, run: &Run) {
-        if let Some(error) = error_mapping::run_error(run) {
-            return self.fail(&error);
-        }
         self.guard.disarm();
         self.is_over = true;
-        self.format.close(run, &mut self.events);
+        match error_mapping::run_error(run) {
+            Some(error) => self.format.fail(run, &error, &mut self.events),
+            None => self.format.close(run, &mut self.events),
+        }
     }
 
     fn fail(&mut self, error: &ApiError) {

@@ -9,7 +9,7 @@ use podium_api::openai::{ChatRequest, Completion, ErrorBody};
 use podium_api::{ApiError, StreamEvent, StreamEvents};
 use podium_domain::run::Run;
 
-use super::answer::{AnswerFormat, Delivery, answer};
+use super::answer::{AnswerFormat, Asked, Delivery, answer};
 use super::reply::Refusal;
 use super::{ServerState, idempotency_key, parsed};
 use crate::auth::Caller;
@@ -28,9 +28,8 @@ pub(super) async fn complete(
     }
     let ChatRequest { mut new_run, stream, include_usage } = parsed(body, ChatRequest::parse).await?;
     new_run.request_id = idempotency_key(&headers)?;
-    let delivery = if stream { Delivery::Streamed } else { Delivery::Whole };
     let format = |run: &Run| ChatFormat { completion: Completion::of(run), include_usage };
-    answer(&state, caller, &unread, new_run, delivery, format).await
+    answer(&state, caller, &unread, Asked::new(new_run), Delivery::of(stream), format).await
 }
 
 struct ChatFormat {

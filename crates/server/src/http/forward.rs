@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
-use podium_api::openai::ErrorBody;
+use podium_api::openai::{ErrorBody, run_of_response};
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
 
@@ -42,10 +42,15 @@ impl Subject {
         if path == "/v1/models" || path.starts_with("/v1/models/") {
             return Self::Neither;
         }
-        let Some(rest) = path.strip_prefix("/v1/runs/") else { return Self::Tenant };
-        let id = rest.split('/').next().unwrap_or_default();
-        // The handler rejects an invalid id.
-        id.parse().map_or(Self::Neither, Self::Run)
+        let id = |rest: &str| rest.split('/').next().unwrap_or_default().to_owned();
+        // The handlers reject an invalid id.
+        if let Some(rest) = path.strip_prefix("/v1/runs/") {
+            return id(rest).parse().map_or(Self::Neither, Self::Run);
+        }
+        match path.strip_prefix("/v1/responses/") {
+            None | Some("compact") => Self::Tenant,
+            Some(rest) => run_of_response(&id(rest)).map_or(Self::Neither, Self::Run),
+        }
     }
 }
 
@@ -105,6 +110,11 @@ mod tests {
         for (path, subject) in [
             (format!("/v1/runs/{id}"), Subject::Run(id)),
             (format!("/v1/runs/{id}/cancel"), Subject::Run(id)),
+            (format!("/v1/responses/resp_{}", id.as_uuid().simple()), Subject::Run(id)),
+            (format!("/v1/responses/resp_{}/cancel", id.as_uuid().simple()), Subject::Run(id)),
+            ("/v1/responses".to_owned(), Subject::Tenant),
+            ("/v1/responses/compact".to_owned(), Subject::Tenant),
+            ("/v1/responses/x".to_owned(), Subject::Neither),
             ("/v1/runs/x".to_owned(), Subject::Neither),
             ("/v1/runs".to_owned(), Subject::Tenant),
             ("/v1/chat/completions".to_owned(), Subject::Tenant),

@@ -1,4 +1,4 @@
-//! The HTTP API: OpenAI's Chat Completions, runs, models, estimates, budgets, ratings, health.
+//! The HTTP API: OpenAI's Chat Completions and Responses, runs, models, estimates, budgets, ratings, health.
 //!
 //! If a client disconnects from a request without an `Idempotency-Key`, the run is cancelled, since nobody else could read the
 //! answer. With a key the run goes on, and a repeated request with the same key finds it.
@@ -14,6 +14,7 @@ mod models;
 mod ratings;
 mod reply;
 mod request_checks;
+mod responses;
 mod runs;
 
 use std::sync::Arc;
@@ -81,6 +82,11 @@ pub(crate) fn router(
     let state = ServerState { engine, auth, hosts_allowed, cors_origins, started, stopping, cut, left };
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/compact", post(responses::compact))
+        .route("/v1/responses/{id}", get(responses::one))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/responses/{id}/input_items", get(responses::input_items))
         .route("/v1/estimates", post(estimates::estimate))
         .route("/v1/budgets", get(budgets::list))
         .route("/v1/runs", get(runs::list))

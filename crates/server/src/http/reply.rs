@@ -25,6 +25,11 @@ impl Refusal {
     pub(super) fn of_run(error: ApiError, run: RunId) -> Self {
         Self { error, run: Some(run) }
     }
+
+    /// The same refusal with another description of its error.
+    pub(super) fn with(self, describe: fn(ApiError) -> ApiError) -> Self {
+        Self { error: describe(self.error), ..self }
+    }
 }
 
 impl From<ApiError> for Refusal {

@@ -15,6 +15,8 @@ mod layers;
 #[cfg(test)]
 mod request_checks;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod runs;
 #[cfg(test)]
 mod test_server;

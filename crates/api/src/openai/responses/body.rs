@@ -1,0 +1,242 @@
+//! The response object.
+
+use std::collections::BTreeMap;
+
+use podium_domain::answer::AnswerForm;
+use podium_domain::run::{FinishReason, Run, RunState};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::id::response_id;
+use super::items::{Item, output};
+use super::record::Record;
+use super::usage::ResponseUsage;
+use crate::ErrorCode;
+use crate::finish::finish_of;
+use crate::json::text_of;
+use crate::openai::unix_seconds;
+use crate::podium_object::RunBody;
+
+/// Writes the response of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResponseWriter {
+    record: Record,
+}
+
+/// The moment of a run that a response object shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Its acceptance, whatever happened since.
+    Accepted,
+    /// The beginning of its work.
+    Begun,
+    /// Now.
+    Now,
+}
+
+/// The state of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    Queued,
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+    Cancelled,
+}
+
+/// A response.
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    id: String,
+    object: &'static str,
+    created_at: u64,
+    /// Set if the response is completed.
+    completed_at: Option<u64>,
+    status: Status,
+    background: bool,
+    error: Option<ErrorFields>,
+    incomplete_details: Option<IncompleteDetails>,
+    instructions: Option<&'a str>,
+    max_output_tokens: Option<u32>,
+    max_tool_calls: Option<u32>,
+    model: &'a str,
+    output: Vec<Item<'a>>,
+    parallel_tool_calls: bool,
+    previous_response_id: Option<String>,
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_retention: Option<&'a str>,
+    reasoning: Reasoning<'a>,
+    safety_identifier: Option<&'a str>,
+    service_tier: &'static str,
+    store: bool,
+    temperature: f32,
+    text: Text<'a>,
+    tool_choice: &'static str,
+    tools: [(); 0],
+    top_logprobs: u32,
+    top_p: f32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
+    truncation: &'a str,
+    /// Set once the run has ended.
+    usage: Option<ResponseUsage>,
+    user: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    podium: Option<RunBody>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields {
+    code: &'static str,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct IncompleteDetails {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct Reasoning<'a> {
+    effort: &'static str,
+    summary: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    format: Format<'a>,
+    verbosity: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    Text,
+    JsonObject,
+    JsonSchema { name: &'a str, description: Option<&'a str>, schema: &'a Value, strict: bool },
+}
+
+impl<'a> Format<'a> {
+    fn of(form: &'a AnswerForm) -> Self {
+        match form {
+            // No request of this API has a regular expression.
+            AnswerForm::Text | AnswerForm::Regex(_) => Self::Text,
+            AnswerForm::JsonObject => Self::JsonObject,
+            AnswerForm::JsonSchema(form) => Self::JsonSchema {
+                name: &form.name,
+                description: None,
+                schema: &form.schema,
+                strict: form.strict,
+            },
+        }
+    }
+}
+
+impl ResponseWriter {
+    /// The writer of a run's response.
+    pub fn of(run: &Run) -> Self {
+        Self { record: Record::of(run) }
+    }
+
+    /// Whether the response may be read after the request that made it. False if another API made the run.
+    pub const fn is_stored(&self) -> bool {
+        self.record.is_stored
+    }
+
+    /// The response as it is now.
+    pub fn to_json(&self, run: &Run) -> String {
+        text_of(&self.body(run, Moment::Now))
+    }
+
+    /// The response as it was when its run was accepted.
+    pub fn accepted(&self, run: &Run) -> String {
+        text_of(&self.body(run, Moment::Accepted))
+    }
+
+    pub(super) fn body<'a>(&'a self, run: &'a Run, moment: Moment) -> Body<'a> {
+        let (record, spec) = (&self.record, run.spec());
+        let request = &spec.request;
+        let status = self.status(run, moment);
+        let is_shown = moment == Moment::Now;
+        let instructions = request.conversation.messages().first().filter(|_| record.has_instructions);
+        let end = run.ended_at().filter(|_| status == Status::Completed);
+        let ended = run.is_ended() && is_shown;
+        Body {
+            id: response_id(run.id()),
+            object: "response",
+            created_at: unix_seconds(spec.accepted_at),
+            completed_at: end.map(unix_seconds),
+            status,
+            background: record.background,
+            error: if is_shown { error(run) } else { None },
+            incomplete_details: (status == Status::Incomplete)
+                .then_some(IncompleteDetails { reason: "max_output_tokens" }),
+            instructions: instructions.map(|message| message.text.as_str()),
+            max_output_tokens: request.answer_tokens_max,
+            max_tool_calls: record.max_tool_calls,
+            model: &spec.model,
+            output: if is_shown { output(run) } else { Vec::new() },
+            parallel_tool_calls: record.parallel_tool_calls.unwrap_or(true),
+            previous_response_id: record.previous.map(response_id),
+            prompt_cache_key: record.prompt_cache_key.as_deref(),
+            prompt_cache_retention: record.prompt_cache_retention.as_deref(),
+            reasoning: Reasoning {
+                effort: request.policy.effort.as_str(),
+                summary: record.summary.as_deref(),
+            },
+            safety_identifier: record.safety_identifier.as_deref(),
+            service_tier: "default",
+            store: record.is_stored,
+            // Without a value, each worker has its own default. The API has no word for that, and 1 is its default.
+            temperature: request.sampling.temperature.unwrap_or(1.0),
+            text: Text {
+                format: Format::of(&request.answer),
+                verbosity: record.verbosity.as_deref().unwrap_or("medium"),
+            },
+            tool_choice: "auto",
+            tools: [],
+            top_logprobs: 0,
+            top_p: request.sampling.top_p.unwrap_or(1.0),
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            truncation: record.truncation.as_deref().unwrap_or("disabled"),
+            usage: ended.then(|| ResponseUsage::of(run)),
+            user: record.user.as_deref(),
+            metadata: &record.metadata,
+            podium: ended.then(|| RunBody::of(run)),
+        }
+    }
+
+    fn status(&self, run: &Run, moment: Moment) -> Status {
+        match (moment, run.state()) {
+            (Moment::Accepted, _) if self.record.background => Status::Queued,
+            (Moment::Now, RunState::Active) if self.record.background && !has_begun(run) => Status::Queued,
+            (Moment::Accepted | Moment::Begun, _) | (Moment::Now, RunState::Active) => Status::InProgress,
+            (Moment::Now, RunState::Succeeded { .. }) if finish_of(run) == FinishReason::Length => {
+                Status::Incomplete
+            }
+            (Moment::Now, RunState::Succeeded { .. }) => Status::Completed,
+            (Moment::Now, RunState::Failed { .. }) => Status::Failed,
+            (Moment::Now, RunState::Cancelled) => Status::Cancelled,
+        }
+    }
+}
+
+/// Whether a process works on the run, or has.
+fn has_begun(run: &Run) -> bool {
+    run.tasks().any(|(_, task)| !task.attempts.is_empty())
+}
+
+/// The error of a run that failed. Its code is that of the same error in a request's response, but for a code that OpenAI has too.
+fn error(run: &Run) -> Option<ErrorFields> {
+    let RunState::Failed { reason } = run.state() else { return None };
+    let code = match ErrorCode::of_failure(reason) {
+        ErrorCode::WorkerRateLimited => "rate_limit_exceeded",
+        code => code.mapping().code,
+    };
+    Some(ErrorFields { code, message: format!("run {} has no answer: {reason}", run.id()) })
+}

@@ -1,0 +1,161 @@
+//! Reads the input of a request: a text, or items.
+
+use podium_domain::content::{Image, Part};
+use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
+use podium_domain::ids::RunId;
+use serde_json::{Map, Value};
+
+use super::compaction;
+use super::id::run_of_item;
+use crate::field::Field;
+use crate::image::of_url;
+use crate::parts::message_of;
+use crate::{ApiError, ErrorCode};
+
+/// An item of the input.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum InputItem {
+    /// A message.
+    Message(Message),
+    /// A message of an earlier response, by its id.
+    Reference {
+        /// The id of the message.
+        id: String,
+        /// The run of the response.
+        run: RunId,
+        /// Where the reference stands in the request.
+        path: String,
+    },
+}
+
+impl InputItem {
+    /// The run that it refers to.
+    pub(super) const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Message(_) => None,
+            Self::Reference { run, .. } => Some(*run),
+        }
+    }
+}
+
+/// The items of the parameter `input`.
+pub(super) fn input(field: &Field<'_>) -> Result<Vec<InputItem>, ApiError> {
+    match field.value {
+        Value::String(text) => Ok(vec![InputItem::Message(Message::new(Role::User, text.as_str()))]),
+        Value::Array(_) => {
+            let items = field.array_of(MESSAGES_MAX)?;
+            items.filter_map(|item| item_of(&item).transpose()).collect()
+        }
+        _ => Err(field.must_be("a string or an array of items")),
+    }
+}
+
+/// An item; none for one that no worker needs.
+fn item_of(field: &Field<'_>) -> Result<Option<InputItem>, ApiError> {
+    let item = field.object()?;
+    let Some(kind) = field.member(item, "type") else { return message(field, item).map(Some) };
+    match kind.string()? {
+        "message" => message(field, item).map(Some),
+        "reasoning" => reasoning(field, item).map(|()| None),
+        "item_reference" => reference(field, item),
+        "compaction" => {
+            field.only(item, &["type", "id", "encrypted_content", "created_by"])?;
+            let content = field.required(item, "encrypted_content")?;
+            compaction::message_of(&content).map(|message| Some(InputItem::Message(message)))
+        }
+        "function_call" | "function_call_output" | "custom_tool_call" | "custom_tool_call_output" => {
+            Err(kind.unsupported("tools cannot be called yet"))
+        }
+        _ => Err(kind.unsupported("it must be `message`, `reasoning`, `item_reference` or `compaction`")),
+    }
+}
+
+/// Reasoning of an earlier response, which is dropped: it is of use only to the worker that wrote it.
+fn reasoning(field: &Field<'_>, item: &Map<String, Value>) -> Result<(), ApiError> {
+    field.only(item, &["type", "id", "summary", "content", "encrypted_content", "status"])?;
+    for name in ["summary", "content"] {
+        if let Some(parts) = field.member(item, name) {
+            parts.array_of(PARTS_MAX)?.try_for_each(|part| part.object().map(drop))?;
+        }
+    }
+    field.member(item, "encrypted_content").map_or(Ok(()), |content| content.string().map(drop))
+}
+
+fn reference(field: &Field<'_>, item: &Map<String, Value>) -> Result<Option<InputItem>, ApiError> {
+    field.only(item, &["type", "id"])?;
+    let id = field.required(item, "id")?;
+    let text = id.string()?;
+    let run = run_of_item(text).ok_or_else(|| unknown_item(&id.path, text))?;
+    // As in an item of reasoning, there is nothing to refer to.
+    if text.starts_with("rs_") {
+        return Ok(None);
+    }
+    Ok(Some(InputItem::Reference { id: text.to_owned(), run, path: id.path }))
+}
+
+/// The error for a reference to an item that does not exist, or may not be read.
+pub(super) fn unknown_item(path: &str, id: &str) -> ApiError {
+    let shown: String = id.chars().take(100).collect();
+    ApiError::on_field(ErrorCode::InvalidValue, path, format!("`{path}`: item `{shown}` does not exist"))
+}
+
+fn message(field: &Field<'_>, item: &Map<String, Value>) -> Result<InputItem, ApiError> {
+    // The id and the status belong to an earlier response. The phase tells its comments from its answer, which change no text.
+    field.only(item, &["type", "id", "status", "role", "content", "phase"])?;
+    if let Some(phase) = field.member(item, "phase") {
+        phase.one_of(&["commentary", "final_answer"])?;
+    }
+    let role = match field.required(item, "role")?.one_of(&["user", "assistant", "system", "developer"])? {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => Role::System,
+    };
+    let content = field.required(item, "content")?;
+    match content.value {
+        Value::String(text) => Ok(InputItem::Message(Message::new(role, text.as_str()))),
+        Value::Array(_) => {
+            let parts = content.array_of(PARTS_MAX)?.map(|sent| part(role, &sent));
+            message_of(role, parts).map(InputItem::Message)
+        }
+        _ => Err(content.must_be("a string or an array of parts")),
+    }
+}
+
+fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
+    let part = field.object()?;
+    let kind = field.required(part, "type")?;
+    let text = |name: &str, others: &[&str]| {
+        let known: Vec<_> = ["type", name].iter().chain(others).copied().collect();
+        field.only(part, &known)?;
+        field.required(part, name)?.string().map(|text| Part::Text(text.to_owned()))
+    };
+    match (kind.string()?, role) {
+        ("input_text" | "text", _) => text("text", &["prompt_cache_breakpoint"]),
+        // Annotations and log probabilities belong to an earlier answer and do not change the text.
+        ("output_text", Role::Assistant) => text("text", &["annotations", "logprobs"]),
+        ("refusal", Role::Assistant) => text("refusal", &[]),
+        ("input_image", Role::User) => image(field, part).map(Part::Image),
+        ("input_image", _) => {
+            Err(kind.unsupported("only user messages may have images, so it must be a text"))
+        }
+        ("input_file", _) => Err(kind.unsupported("files are not read; send their text as `input_text`")),
+        ("input_audio", _) => Err(kind.unsupported("audio is not supported; send `input_text`")),
+        ("output_text" | "refusal", _) => {
+            Err(kind.unsupported("only assistant messages may have it; it must be `input_text`"))
+        }
+        _ => Err(kind.unsupported("it must be `input_text`, `input_image` or `output_text`")),
+    }
+}
+
+fn image(field: &Field<'_>, part: &Map<String, Value>) -> Result<Image, ApiError> {
+    field.only(part, &["type", "image_url", "detail", "file_id", "prompt_cache_breakpoint"])?;
+    if let Some(detail) = field.member(part, "detail") {
+        // Checked but not used: each worker chooses its own resolution.
+        detail.one_of(&["auto", "low", "high", "original"])?;
+    }
+    if let Some(file) = field.member(part, "file_id") {
+        return Err(file.unsupported("Podium stores no files; send `image_url`"));
+    }
+    let url = field.required(part, "image_url")?;
+    of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
+}

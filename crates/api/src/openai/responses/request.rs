@@ -1,0 +1,378 @@
+//! Converts a Responses request into a request for a run.
+
+use std::collections::BTreeMap;
+
+use podium_domain::answer::AnswerForm;
+use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, Role};
+use podium_domain::ids::RunId;
+use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::request::RunRequest;
+use podium_domain::run::{Run, RunState};
+use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
+use podium_domain::stops::Stops;
+use serde_json::Value;
+
+use super::compaction;
+use super::id::{response_id, run_of_response};
+use super::input::{InputItem, input, unknown_item};
+use super::items::message_of_item;
+use super::parameters::rule;
+use super::record::Record;
+use crate::field::{Field, missing, unknown};
+use crate::json;
+use crate::model::model_name;
+use crate::openai::request::{effort, schema_form};
+use crate::podium_object::bound;
+use crate::{ApiError, ErrorCode, ModelName, NewRun};
+
+/// Most entries of `metadata`, and most characters of their names and values, as in OpenAI's API.
+const METADATA_ENTRIES_MAX: usize = 16;
+const METADATA_NAME_CHARS_MAX: usize = 64;
+const METADATA_VALUE_CHARS_MAX: usize = 512;
+/// The parameters of a request for a compaction.
+const COMPACTION_PARAMETERS: [&str; 7] = [
+    "model",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "podium",
+];
+/// Most bytes of the client's names for its users and caches.
+const NOTE_BYTES_MAX: usize = 512;
+
+/// A request for a response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResponseRequest {
+    model: ModelName,
+    instructions: Option<String>,
+    input: Vec<InputItem>,
+    policy: Policy,
+    answer_tokens_max: Option<u32>,
+    sampling: Sampling,
+    answer: AnswerForm,
+    record: Record,
+    /// Whether the response is streamed.
+    pub stream: bool,
+}
+
+impl ResponseRequest {
+    /// Parses the body of a request. Reports the first problem only, as OpenAI does.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let body = json::parse_object(body)?;
+        let mut draft = Draft::default();
+        for (name, value) in &body {
+            let rule = rule(name).ok_or_else(|| unknown(name))?;
+            let field = Field::new(name, value);
+            if !value.is_null() && rule.is_read(&field)? {
+                draft.read(&field)?;
+            }
+        }
+        draft.finish()
+    }
+
+    /// Parses the body of a request for a compaction: its run summarizes the conversation, with one worker.
+    pub fn parse_compaction(body: &[u8]) -> Result<Self, ApiError> {
+        let body = json::parse_object(body)?;
+        let mut draft = Draft::default();
+        for (name, value) in &body {
+            if !COMPACTION_PARAMETERS.contains(&name.as_str()) {
+                return Err(unknown(name));
+            }
+            if !value.is_null() {
+                draft.read(&Field::new(name, value))?;
+            }
+        }
+        // The conversation may consist of the earlier response alone.
+        if draft.record.previous.is_some() && draft.input.is_none() {
+            draft.input = Some(Vec::new());
+        }
+        draft.store = Some(false);
+        let mut request = draft.finish()?;
+        request.policy.tier = Tier::Mini;
+        request.input.push(InputItem::Message(compaction::task()));
+        Ok(request)
+    }
+
+    /// Whether the run goes on without its client, which asks for the response later.
+    pub fn is_background(&self) -> bool {
+        self.record.background
+    }
+
+    /// The response that this one continues.
+    pub fn previous(&self) -> Option<RunId> {
+        self.record.previous
+    }
+
+    /// The runs whose items the input refers to.
+    pub fn referenced_runs(&self) -> Vec<RunId> {
+        let mut runs: Vec<_> = self.input.iter().filter_map(InputItem::run).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        runs
+    }
+
+    /// Puts the items of `run` in the place of the references to them.
+    pub fn resolve(&mut self, run: &Run) -> Result<(), ApiError> {
+        for item in &mut self.input {
+            if let InputItem::Reference { id, run: wanted, path } = item
+                && *wanted == run.id()
+            {
+                let found = message_of_item(run, id).ok_or_else(|| unknown_item(path, id))?;
+                *item = InputItem::Message(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// The run to make. `previous` is the run of [`Self::previous`]; all references are resolved.
+    pub fn into_new_run(self, previous: Option<&Run>) -> Result<NewRun, ApiError> {
+        let Self { mut record, model, policy, answer_tokens_max, sampling, answer, .. } = self;
+        let earlier = previous.map(history).transpose()?.unwrap_or_default();
+        (record.has_instructions, record.earlier_messages) = (self.instructions.is_some(), earlier.len());
+        let mut messages = Vec::new();
+        messages.extend(self.instructions.map(|text| Message::new(Role::System, text)));
+        messages.extend(earlier);
+        for item in self.input {
+            match item {
+                InputItem::Message(message) => messages.push(message),
+                InputItem::Reference { id, path, .. } => return Err(unknown_item(&path, &id)),
+            }
+        }
+        let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
+        let api_record = serde_json::to_value(&record).ok();
+        let request = RunRequest {
+            conversation,
+            policy,
+            answer_tokens_max,
+            sampling,
+            answer,
+            stops: Stops::default(),
+            tools: None,
+            api_record,
+        };
+        Ok(NewRun { request_id: None, model, request })
+    }
+}
+
+fn of_conversation(error: &ConversationError) -> ApiError {
+    let message = match error {
+        ConversationError::Empty | ConversationError::NoQuestion => {
+            "`input` must end with a message of role `user` that is not blank".to_owned()
+        }
+        ConversationError::TooMany { count } => {
+            format!(
+                "the conversation has {count} messages with those of earlier responses, the limit is {MESSAGES_MAX}"
+            )
+        }
+        other => other.to_string(),
+    };
+    ApiError::on_field(ErrorCode::InvalidValue, "input", message)
+}
+
+/// The conversation of an earlier response, with its answer and without its instructions, which apply to one response only.
+fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
+    let id = response_id(run.id());
+    let refuse = |problem: &str| {
+        let message = format!("response `{id}` {problem}, so it cannot be continued");
+        ApiError::on_field(ErrorCode::InvalidValue, "previous_response_id", message)
+    };
+    let answer = match run.state() {
+        RunState::Succeeded { .. } => run.answer().unwrap_or_default(),
+        RunState::Active => return Err(refuse("is not complete")),
+        RunState::Failed { .. } => return Err(refuse("failed")),
+        RunState::Cancelled => return Err(refuse("was cancelled")),
+    };
+    let instructions = Record::of(run).has_instructions;
+    let messages = run.spec().request.conversation.messages().iter().skip(usize::from(instructions));
+    Ok(messages.cloned().chain([Message::new(Role::Assistant, answer)]).collect())
+}
+
+/// Renames the fields of an error, as the Responses API names them.
+#[must_use]
+pub fn with_response_names(mut error: ApiError) -> ApiError {
+    for problem in &mut error.fields {
+        let name = problem.field.as_str();
+        if name == "messages" {
+            problem.field = String::from("input");
+        } else if let Some(rest) = name.strip_prefix("response_format") {
+            problem.field = format!("text.format{}", rest.strip_prefix(".json_schema").unwrap_or(rest));
+        }
+    }
+    error
+}
+
+#[derive(Default)]
+struct Draft {
+    model: Option<ModelName>,
+    instructions: Option<String>,
+    input: Option<Vec<InputItem>>,
+    effort: Effort,
+    answer_tokens_max: Option<u32>,
+    sampling: Sampling,
+    answer: AnswerForm,
+    store: Option<bool>,
+    stream: bool,
+    has_stream_options: bool,
+    record: Record,
+    /// The object `podium`.
+    podium: Option<Value>,
+}
+
+impl Draft {
+    fn read(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
+        let note = || field.string_within(NOTE_BYTES_MAX).map(|note| Some(note.to_owned()));
+        let record = &mut self.record;
+        match field.path.as_str() {
+            "model" => self.model = Some(model_name(field)?),
+            "input" => self.input = Some(input(field)?),
+            "instructions" => self.instructions = Some(field.string()?.to_owned()),
+            "max_output_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
+            "reasoning" => self.reasoning(field)?,
+            "text" => self.text(field)?,
+            "temperature" => self.sampling.temperature = Some(field.fraction(TEMPERATURE_MAX)?),
+            "top_p" => self.sampling.top_p = Some(field.fraction(TOP_P_MAX)?),
+            "metadata" => record.metadata = metadata(field)?,
+            "user" => record.user = note()?,
+            "safety_identifier" => record.safety_identifier = note()?,
+            "prompt_cache_key" => record.prompt_cache_key = note()?,
+            "prompt_cache_retention" => {
+                record.prompt_cache_retention = Some(field.one_of(&["in_memory", "24h"])?.to_owned());
+            }
+            "store" => self.store = Some(field.boolean()?),
+            "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
+            "parallel_tool_calls" => record.parallel_tool_calls = Some(field.boolean()?),
+            "max_tool_calls" => record.max_tool_calls = Some(field.integer(1, u32::MAX)?),
+            "previous_response_id" => record.previous = Some(previous(field)?),
+            "background" => record.background = field.boolean()?,
+            "stream" => self.stream = field.boolean()?,
+            "stream_options" => self.has_stream_options = stream_options(field)?,
+            // It changes the bounds of the tier, so it is parsed once the tier is known.
+            "podium" => self.podium = Some(field.value.clone()),
+            other => return Err(unknown(other)),
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
+        let reasoning = field.object()?;
+        field.only(reasoning, &["effort", "summary", "generate_summary"])?;
+        if let Some(level) = field.member(reasoning, "effort") {
+            self.effort = effort(&level)?;
+        }
+        for name in ["generate_summary", "summary"] {
+            if let Some(summary) = field.member(reasoning, name) {
+                self.record.summary = Some(summary.one_of(&["auto", "concise", "detailed"])?.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
+        let text = field.object()?;
+        field.only(text, &["format", "verbosity"])?;
+        if let Some(verbosity) = field.member(text, "verbosity") {
+            self.record.verbosity = Some(verbosity.one_of(&["low", "medium", "high"])?.to_owned());
+        }
+        if let Some(format) = field.member(text, "format") {
+            self.answer = text_format(&format)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<ResponseRequest, ApiError> {
+        let model = self.model.ok_or_else(|| missing("model"))?;
+        let input = self.input.ok_or_else(|| missing("input"))?;
+        let invalid =
+            |field: &str, message: &str| Err(ApiError::on_field(ErrorCode::InvalidValue, field, message));
+        if self.has_stream_options && !self.stream {
+            return invalid("stream_options", "`stream_options` is allowed only when `stream` is true");
+        }
+        let is_stored = self.store.unwrap_or(true);
+        if self.record.background && !is_stored {
+            return invalid(
+                "background",
+                "a response in the background is read later, so `store` must be true",
+            );
+        }
+        let mut policy = Policy::new(model.tier, self.effort);
+        if let Some(podium) = &self.podium {
+            bound(&Field::new("podium", podium), &mut policy)?;
+        }
+        Ok(ResponseRequest {
+            model,
+            instructions: self.instructions.filter(|text| !text.is_empty()),
+            input,
+            policy,
+            answer_tokens_max: self.answer_tokens_max,
+            sampling: self.sampling,
+            answer: self.answer,
+            record: Record { is_stored, ..self.record },
+            stream: self.stream,
+        })
+    }
+}
+
+/// The run of an earlier response.
+fn previous(field: &Field<'_>) -> Result<RunId, ApiError> {
+    let id = field.string()?;
+    run_of_response(id).ok_or_else(|| {
+        let shown: String = id.chars().take(100).collect();
+        let message = format!("response `{shown}` does not exist");
+        ApiError::on_field(ErrorCode::PreviousResponseNotFound, &*field.path, message)
+    })
+}
+
+fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
+    let options = field.object()?;
+    // Nothing is added to hide the length of texts.
+    field.only(options, &["include_obfuscation"])?;
+    field.member(options, "include_obfuscation").map_or(Ok(()), |flag| flag.boolean().map(drop))?;
+    Ok(true)
+}
+
+fn text_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
+    let format = field.object()?;
+    let kind = field.required(format, "type")?;
+    match kind.one_of(&["text", "json_object", "json_schema"])? {
+        "json_schema" => {
+            field.only(format, &["type", "name", "description", "schema", "strict"])?;
+            schema_form(field, format)
+        }
+        kind => {
+            field.only(format, &["type"])?;
+            Ok(if kind == "text" { AnswerForm::Text } else { AnswerForm::JsonObject })
+        }
+    }
+}
+
+fn metadata(field: &Field<'_>) -> Result<BTreeMap<String, String>, ApiError> {
+    let entries = field.object()?;
+    let wrong = |message: String| ApiError::on_field(ErrorCode::InvalidValue, &*field.path, message);
+    let count = entries.len();
+    if count > METADATA_ENTRIES_MAX {
+        return Err(wrong(format!(
+            "`{}` has {count} entries, the limit is {METADATA_ENTRIES_MAX}",
+            field.path
+        )));
+    }
+    let mut read = BTreeMap::new();
+    for (name, value) in entries {
+        if !(1..=METADATA_NAME_CHARS_MAX).contains(&name.chars().count()) {
+            let message =
+                format!("a key of `{}` must have 1 to {METADATA_NAME_CHARS_MAX} characters", field.path);
+            return Err(wrong(message));
+        }
+        let value = Field::new(format!("{}.{name}", field.path), value);
+        let text = value.string()?;
+        if text.chars().count() > METADATA_VALUE_CHARS_MAX {
+            return Err(value.must_be(&format!("a string of at most {METADATA_VALUE_CHARS_MAX} characters")));
+        }
+        read.insert(name.clone(), text.to_owned());
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! `/v1/responses`: OpenAI's Responses API.
+//!
+//! A response is a run. Requests that are stored, which is the default, can be read, continued, and streamed again later.
+
+mod query;
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use podium_api::openai::{
+    InputItems, ResponseRequest, ResponseStream, ResponseWriter, compacted, run_of_response,
+    with_response_names,
+};
+use podium_api::{ApiError, ErrorCode, NewRun, StreamEvent, StreamEvents};
+use podium_domain::ids::{RunId, TenantId};
+use podium_domain::run::{Run, RunState};
+use podium_engine::Submitted;
+
+use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, whole_answer};
+use super::disconnect::{CancelOnDisconnect, accept};
+use super::reply::{Refusal, json, name_run};
+use super::{ServerState, idempotency_key, parsed, segment};
+use crate::auth::Caller;
+use crate::connections::Unread;
+use crate::error_mapping;
+use crate::use_cases;
+use query::{InputItemsQuery, ResponseQuery};
+
+/// Makes a response.
+pub(super) async fn create(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    if state.stopping.is_cancelled() {
+        return Err(error_mapping::stopping().into());
+    }
+    let request = parsed(body, ResponseRequest::parse).await?;
+    let (stream, is_background) = (request.stream, request.is_background());
+    let mut new_run = new_run(&state, &caller.tenant, request).await?;
+    new_run.request_id = idempotency_key(&headers)?;
+    let made = if is_background && !stream {
+        in_background(&state, caller, new_run).await
+    } else {
+        let is_findable = is_background || new_run.request_id.is_some();
+        let (asked, delivery) = (Asked { new_run, is_findable }, Delivery::of(stream));
+        answer(&state, caller, &unread, asked, delivery, |run: &Run| ResponseFormat::of(run, None)).await
+    };
+    made.map_err(|refusal| refusal.with(with_response_names))
+}
+
+/// Summarizes a conversation, so that it can be continued with fewer tokens.
+pub(super) async fn compact(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    if state.stopping.is_cancelled() {
+        return Err(error_mapping::stopping().into());
+    }
+    let request = parsed(body, ResponseRequest::parse_compaction).await?;
+    let mut new_run = new_run(&state, &caller.tenant, request).await?;
+    new_run.request_id = idempotency_key(&headers)?;
+    let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
+    made.map_err(|refusal| refusal.with(with_response_names))
+}
+
+/// The run of a request, with the earlier responses that it refers to.
+async fn new_run(
+    state: &ServerState,
+    tenant: &TenantId,
+    mut request: ResponseRequest,
+) -> Result<NewRun, ApiError> {
+    for id in request.referenced_runs() {
+        // An item of an unknown run stays unresolved, and is reported by its place.
+        if let Some(run) = stored(state, tenant, id).await? {
+            request.resolve(&run)?;
+        }
+    }
+    let previous = match request.previous() {
+        Some(id) => Some(stored(state, tenant, id).await?.ok_or_else(|| {
+            let message = "the response of `previous_response_id` does not exist, or was not stored";
+            ApiError::on_field(ErrorCode::PreviousResponseNotFound, "previous_response_id", message)
+        })?),
+        None => None,
+    };
+    request.into_new_run(previous.as_ref())
+}
+
+/// The run of a stored response; none if the tenant has no such response.
+async fn stored(state: &ServerState, tenant: &TenantId, id: RunId) -> Result<Option<Run>, ApiError> {
+    let run = match use_cases::load(&state.engine, tenant, id).await {
+        Ok(run) => run,
+        Err(error) if error.code == ErrorCode::RunNotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(ResponseWriter::of(&run).is_stored().then_some(run))
+}
+
+/// Makes a run that goes on without its client, and replies at once.
+async fn in_background(state: &ServerState, caller: Caller, new_run: NewRun) -> Result<Response, Refusal> {
+    let (engine, tenant) = (state.engine.clone(), caller.tenant.clone());
+    let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
+    let (submitted, _) = accept(state, true, accepting, Submitted::run_id).await?;
+    let is_new = matches!(submitted, Submitted::New(_));
+    let run = run_of(state, &tenant, submitted).await?;
+    let writer = ResponseWriter::of(&run);
+    let body = if is_new { writer.accepted(&run) } else { writer.to_json(&run) };
+    Ok(reply(run.id(), body))
+}
+
+/// Reads a response, or streams it again.
+pub(super) async fn one(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let query = ResponseQuery::of(query.as_deref().unwrap_or_default())?;
+    let run = response(&state, &caller.tenant, path).await?;
+    let id = run.id();
+    if query.stream {
+        let guard = CancelOnDisconnect::of(&state, id, true);
+        let format = |run: &Run| ResponseFormat::of(run, query.starting_after);
+        let mut response = streamed(&state, Arc::new(run), guard, &unread, format).await?;
+        name_run(&mut response, id);
+        return Ok(response);
+    }
+    body(&run, &unread)
+}
+
+/// Cancels a response. A cancelled one may be cancelled again.
+pub(super) async fn cancel(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let run = response(&state, &caller.tenant, path).await?;
+    if *run.state() == RunState::Cancelled {
+        return body(&run, &unread);
+    }
+    let cancelled = state.engine.cancel(run.id()).await;
+    let run = cancelled.map_err(|e| error_mapping::command_error(run.id(), &e))?;
+    body(&run, &unread)
+}
+
+/// Lists the items of a response's input.
+pub(super) async fn input_items(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let InputItemsQuery { order, after, limit } = InputItemsQuery::of(query.as_deref().unwrap_or_default())?;
+    let run = response(&state, &caller.tenant, path).await?;
+    let page = InputItems::page(&run, order, after.as_deref(), limit).ok_or_else(|| {
+        ApiError::on_field(ErrorCode::InvalidValue, "after", "after must be the id of an item of this input")
+    })?;
+    admitted(&run, page.to_json(), &unread)
+}
+
+/// The run of the response in a path.
+async fn response(
+    state: &ServerState,
+    tenant: &TenantId,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Run, ApiError> {
+    let id = segment(path)?;
+    let found = match run_of_response(&id) {
+        Some(run) => stored(state, tenant, run).await?,
+        None => None,
+    };
+    found.ok_or_else(|| {
+        let message = format!("response `{}` does not exist", super::request_checks::shown(&id));
+        ApiError::on_field(ErrorCode::ResponseNotFound, "response_id", message)
+    })
+}
+
+fn body(run: &Run, unread: &Unread) -> Result<Response, Refusal> {
+    admitted(run, ResponseWriter::of(run).to_json(run), unread)
+}
+
+fn admitted(run: &Run, body: String, unread: &Unread) -> Result<Response, Refusal> {
+    if !unread.admits(body.len()) {
+        return Err(Refusal::of_run(error_mapping::overloaded(run.id()), run.id()));
+    }
+    Ok(reply(run.id(), body))
+}
+
+fn reply(run: RunId, body: String) -> Response {
+    let mut response = json(body);
+    name_run(&mut response, run);
+    response
+}
+
+/// The format of the Responses API.
+struct ResponseFormat {
+    writer: ResponseWriter,
+    stream: ResponseStream,
+    /// The first events, until they are sent.
+    opening: StreamEvents,
+}
+
+impl ResponseFormat {
+    /// The format of a run's response; `after` is the last event that the client has.
+    fn of(run: &Run, after: Option<u64>) -> Self {
+        let (mut stream, mut opening) = (ResponseStream::of(run, after), StreamEvents::new());
+        stream.open(run, &mut opening);
+        Self { writer: ResponseWriter::of(run), stream, opening }
+    }
+}
+
+impl AnswerFormat for ResponseFormat {
+    fn whole(&self, run: &Run) -> Option<String> {
+        run.answer()?;
+        Some(self.writer.to_json(run))
+    }
+
+    fn open(&mut self, events: &mut StreamEvents) {
+        events.append(&mut self.opening);
+    }
+
+    fn text(&mut self, text: &str, events: &mut StreamEvents) {
+        self.stream.text(text, events);
+    }
+
+    // Requests with tools are rejected, so no answer has calls.
+    fn call_begun(&mut self, _index: usize, _id: &str, _name: &str, _events: &mut StreamEvents) {}
+
+    fn call_arguments(&mut self, _index: usize, _text: &str, _events: &mut StreamEvents) {}
+
+    fn close(&mut self, run: &Run, events: &mut StreamEvents) {
+        self.stream.close(run, events);
+    }
+
+    fn fail(&mut self, run: &Run, _error: &ApiError, events: &mut StreamEvents) {
+        self.stream.close(run, events);
+    }
+
+    fn error(&self, error: &ApiError) -> StreamEvent {
+        self.stream.error(error)
+    }
+
+    fn sign_of_life() -> Option<StreamEvent> {
+        None
+    }
+}
