@@ -28,6 +28,7 @@ pub mod sampling;
 pub mod share;
 pub mod stops;
 pub mod time;
+pub mod token_estimate;
 pub mod tool_loop;
 pub mod tools;
 pub mod usage;

@@ -1,27 +1,16 @@
-//! Tokens of requests, estimated from their bytes where no vendor has counted them.
+//! Tokens of calls, estimated from their bytes where no vendor has counted them.
 
 use podium_domain::content::IMAGE_TOKENS;
 use podium_domain::conversation::Message;
+use podium_domain::token_estimate::text_tokens;
 use podium_domain::usage::Usage;
 use podium_ports::limiter::TokenEstimate;
 use podium_ports::vendor::{AnswerForm, ChatRequest, ToolUse};
 
-/// Bytes of a token. English text has about four.
-const BYTES_PER_TOKEN: u64 = 4;
 /// Tokens that vendors may add to a prompt or a completion.
 const TOKENS_SLACK: u64 = 4096;
 /// Most tokens of an image, at any vendor and in any resolution.
 const IMAGE_TOKENS_MAX: u64 = 20_000;
-
-/// Tokens of a text of that many bytes.
-pub(crate) fn text_tokens(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
-}
-
-/// Tokens of messages: their texts and their images.
-pub(crate) fn message_tokens(messages: &[Message]) -> u64 {
-    text_tokens(text_bytes(messages)) + image_count(messages) * IMAGE_TOKENS
-}
 
 /// Tokens of a prompt: its messages, and the tools and the schema of the response format, which vendors prepend.
 pub(crate) fn prompt_tokens(request: &ChatRequest) -> u64 {

@@ -8,6 +8,7 @@ use podium_domain::ids::ClaimId;
 use podium_domain::policy::BrokenAnswer;
 use podium_domain::run::{FinishReason, Run, StepRef, StepResult};
 use podium_domain::time::Timestamp;
+use podium_domain::token_estimate::text_tokens;
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::limiter::{Outcome, Permit, Settlement, outcome_of};
 use podium_ports::live::{Frame, Signal};
@@ -21,7 +22,7 @@ use crate::claims::claim::Claimed;
 use crate::context::Context;
 use crate::live_text::Piece;
 use crate::metrics::CallMeter;
-use crate::token_estimates::{bounded, prompt_tokens, text_tokens};
+use crate::token_estimates::{bounded, prompt_tokens};
 
 /// The end of a call.
 pub(super) enum Ended {

@@ -13,6 +13,7 @@ use podium_domain::pool::Pool;
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
 use podium_domain::sampling::SamplingError;
+use podium_domain::token_estimate::{message_tokens, text_tokens};
 use podium_domain::tools::{ToolUse, ToolsError};
 use podium_domain::usage::Spent;
 use podium_ports::conductor::{Abilities, PlanOutcome};
@@ -26,7 +27,6 @@ use crate::context::Context;
 use crate::cost_bounds::Question;
 use crate::metrics::Stage;
 use crate::planner::request::{first_request, plan_request, reserve_for};
-use crate::token_estimates::{message_tokens, text_tokens};
 
 /// The planning of a run's first round.
 const FIRST_PLAN: TaskRef = TaskRef::Plan { round: 0 };
