@@ -92,6 +92,8 @@ pub enum ErrorCode {
     Stopping,
     /// The run has no answer: the worker's vendor kept rejecting calls because of its rate limit.
     WorkerRateLimited,
+    /// The tenant has as many open streams as it may.
+    TooManyStreams,
     /// Too many bytes of answers wait for clients to read them.
     Overloaded,
     /// The store or the queue does not answer.
@@ -125,7 +127,7 @@ const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -160,6 +162,7 @@ impl ErrorCode {
         Self::CallDeadlineExceeded,
         Self::Stopping,
         Self::WorkerRateLimited,
+        Self::TooManyStreams,
         Self::Overloaded,
         Self::Unavailable,
         Self::Internal,
@@ -291,6 +294,9 @@ impl ErrorCode {
             Self::Stopping => ("STOPPING", Code::Unavailable, 503, SERVER, "stopping", true),
             Self::WorkerRateLimited => {
                 ("WORKER_RATE_LIMITED", Code::ResourceExhausted, 429, RATE, "worker_rate_limited", true)
+            }
+            Self::TooManyStreams => {
+                ("TOO_MANY_STREAMS", Code::ResourceExhausted, 429, RATE, "too_many_streams", true)
             }
             Self::Overloaded => ("OVERLOADED", Code::Unavailable, 503, SERVER, "overloaded", true),
             Self::Unavailable => ("UNAVAILABLE", Code::Unavailable, 503, SERVER, "unavailable", true),

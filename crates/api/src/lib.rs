@@ -1,9 +1,10 @@
-//! The types of both APIs: the gRPC types of `proto/`, the OpenAI wire types, their conversions from and to the domain, and
-//! the table of errors that both report.
+//! The types of all APIs: the gRPC types of `proto/`, OpenAI's and Anthropic's wire types, their conversions from and to the
+//! domain, and the table of errors that all report.
 //!
 //! This crate opens no connection; `crates/server` does.
 #![deny(missing_docs)]
 
+pub mod anthropic;
 mod attempts;
 mod codec;
 mod error;
@@ -17,6 +18,7 @@ mod new_run;
 pub mod openai;
 mod parts;
 mod podium_object;
+mod proto_json;
 mod rule;
 mod runs;
 mod stream;
@@ -28,6 +30,7 @@ pub use error::{ApiError, ErrorCode, FieldProblem, Mapping, Problems};
 pub use events::event;
 pub use model::{ModelName, UnknownModel};
 pub use new_run::NewRun;
+pub use proto_json::watch_event;
 pub use runs::timestamp;
 pub use stream::{StreamEvent, StreamEvents};
 

@@ -7,6 +7,12 @@ use std::time::Duration;
 pub struct ServerLimits {
     /// Most connections of all clients together. `None`: as many as the process' limit of open files allows.
     pub connections_max: Option<usize>,
+    /// Most bytes of a request's head.
+    pub header_bytes_max: usize,
+    /// Most requests of one HTTP/2 connection at the same time.
+    pub connection_streams_max: usize,
+    /// Most streams that one tenant has open at the same time: streamed answers and watches.
+    pub tenant_streams_max: usize,
     /// Longest time until the head of a connection's first request has arrived.
     pub head: Duration,
     /// Longest time until the body of a request has arrived.
@@ -27,6 +33,9 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections_max: None,
+            header_bytes_max: 32 << 10,
+            connection_streams_max: 1024,
+            tenant_streams_max: 10_000,
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),

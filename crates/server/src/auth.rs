@@ -150,7 +150,7 @@ impl Authenticator {
             }
             Some(None) if self.keys_required => Err(invalid()),
             None if self.keys_required => {
-                let message = "an API key is required: send it as `authorization: Bearer KEY`";
+                let message = "an API key is required: send it as `authorization: Bearer KEY`, or over HTTP as `x-api-key: KEY`";
                 Err(ApiError::new(ErrorCode::MissingApiKey, message))
             }
             _ => Ok(Credential::Nothing),
@@ -212,7 +212,7 @@ fn bearer(authorization: &str) -> Option<&str> {
 fn invalid() -> ApiError {
     ApiError::new(
         ErrorCode::InvalidApiKey,
-        "the API key is unknown or was revoked; send a valid one as `authorization: Bearer KEY`",
+        "the API key is unknown or was revoked; send a valid one as `authorization: Bearer KEY`, or over HTTP as `x-api-key: KEY`",
     )
 }
 

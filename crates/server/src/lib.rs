@@ -8,11 +8,15 @@ mod error_mapping;
 mod grpc;
 mod http;
 mod listeners;
+mod tenant_streams;
 mod use_cases;
+mod watch;
 
 use podium_engine::Engine;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use tenant_streams::TenantStreams;
 
 pub use auth::{ApiKey, Authenticator, Caller, sums};
 pub use cells::{CellRouter, ConnectorError};
@@ -26,6 +30,8 @@ pub use use_cases::{load, submit};
 struct Backend {
     engine: Engine,
     auth: Authenticator,
+    /// The open streams of each tenant, over both APIs.
+    streams: TenantStreams,
     /// None if this cluster is the only cell.
     cells: Option<CellRouter>,
 }

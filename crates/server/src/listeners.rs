@@ -16,6 +16,7 @@ use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::{Connections, Protocol};
 use crate::grpc::GrpcError;
+use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, grpc, http};
 
 /// How long the servers may take to end requests that were cut.
@@ -73,7 +74,8 @@ impl Listeners {
     pub fn open(self, engine: &Engine, auth: &Authenticator, limits: ServerLimits, started: u64) -> Servers {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
-        let backend = Backend { engine: engine.clone(), auth: auth.clone(), cells: self.cells };
+        let streams = TenantStreams::new(limits.tenant_streams_max);
+        let backend = Backend { engine: engine.clone(), auth: auth.clone(), streams, cells: self.cells };
         let http = http::router(backend.clone(), &limits, started, closing.clone());
         let connections = Connections::new(limits);
         let stopping = closing.stopping.clone();

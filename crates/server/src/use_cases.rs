@@ -1,6 +1,6 @@
 //! The requests to the engine that both APIs share.
 
-use podium_api::{ApiError, ErrorCode, NewRun};
+use podium_api::{ApiError, ErrorCode, ModelName, NewRun};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::rating::Rating;
@@ -32,16 +32,23 @@ pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -
     engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
 }
 
-fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
-    if !new_run.model.is_served_by(engine.conductor_ids()) {
-        let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
-        let message = format!(
-            "model `{}` is pinned to a conductor that this server does not run; it runs {}",
-            new_run.model,
-            here.join(" and ")
-        );
-        return Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message));
+/// Checks that a model is served here.
+pub(crate) fn check_model(engine: &Engine, model: &ModelName) -> Result<(), ApiError> {
+    let pool = engine.pool().version();
+    if model.is_served_by(engine.conductor_ids(), &pool) {
+        return Ok(());
     }
+    let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
+    let message = format!(
+        "model `{model}` is pinned to a conductor or pool that this server does not run; it runs {} with pool `{pool}`",
+        here.join(" and ")
+    );
+    Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message))
+}
+
+fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
+    check_model(engine, &new_run.model)?;
+    let conductor = new_run.model.conductor_among(engine.conductor_ids(), &engine.pool().version());
     let request_digest = new_run.request_id.is_some().then(|| digest(&new_run));
     Ok(Submit {
         tenant: caller.tenant,
@@ -50,7 +57,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         request_id: new_run.request_id,
         request_digest,
         model: new_run.model.to_string(),
-        conductor: new_run.model.conductor,
+        conductor: conductor.map(ToOwned::to_owned),
         request: new_run.request,
     })
 }

@@ -28,7 +28,8 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         }
         // The wanted length of answers: only a hint for models.
         "verbosity" => Rule::Ignored(|field| field.one_of(&["low", "medium", "high"]).map(drop)),
-        "metadata" | "prompt_cache_options" => Rule::Ignored(|field| field.object().map(drop)),
+        // Text that the answer probably repeats: it only makes a single vendor faster.
+        "metadata" | "prompt_cache_options" | "prediction" => Rule::Ignored(|field| field.object().map(drop)),
         "store" => Rule::Ignored(|field| field.boolean().map(drop)),
         "n" => unsupported(|value| *value == 1, "a run has one answer, so it must be 1"),
         "presence_penalty" | "frequency_penalty" => unsupported(
@@ -48,7 +49,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             |value| value.as_array().is_some_and(|all| all.iter().all(|one| one == "text")),
             "answers are plain text, so it must be [\"text\"]",
         ),
-        "audio" | "moderation" | "prediction" | "web_search_options" => {
+        "audio" | "moderation" | "web_search_options" => {
             unsupported(|_| false, "answers are plain text written by several models; leave it out")
         }
         _ => return None,

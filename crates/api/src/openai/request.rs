@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_plain_request_is_parsed() {
         let request = with("model", json!("podium-mini@nano-1")).unwrap();
-        assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, conductor: Some("nano-1".into()) });
+        assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, pin: Some("nano-1".into()) });
         assert_eq!(request.new_run.request.conversation.question(), "why?");
         assert!(!request.stream);
     }
@@ -236,6 +236,9 @@ mod tests {
             ("stop", Value::Null),
             ("response_format", json!({"type": "text"})),
             ("modalities", json!(["text"])),
+            ("verbosity", json!("low")),
+            ("prompt_cache_key", json!("k")),
+            ("prediction", json!({"type": "content", "content": "def f():"})),
         ] {
             assert_eq!(with(name, value), ChatRequest::parse(good().to_string().as_bytes()), "{name}");
         }

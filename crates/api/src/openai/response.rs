@@ -140,6 +140,7 @@ pub(super) struct UsageBody {
 pub(super) struct PromptDetails {
     cached_tokens: u64,
     orchestration_input_tokens: u64,
+    orchestration_input_cached_tokens: u64,
     #[serde(skip_serializing_if = "is_zero")]
     step_cache_input_tokens: u64,
 }
@@ -171,6 +172,7 @@ impl UsageBody {
             prompt_tokens_details: PromptDetails {
                 cached_tokens: all.cached_tokens,
                 orchestration_input_tokens: planning.prompt_tokens,
+                orchestration_input_cached_tokens: planning.cached_tokens,
                 step_cache_input_tokens: saved.prompt_tokens,
             },
             completion_tokens_details: CompletionDetails {
@@ -402,6 +404,25 @@ mod tests {
         assert_eq!(usage["prompt_tokens_details"]["step_cache_input_tokens"], json!(100));
         assert_eq!(usage["completion_tokens_details"]["step_cache_output_tokens"], json!(10));
         assert!(!usage_with(Usage::NONE).to_string().contains("step_cache"));
+    }
+
+    #[test]
+    fn the_total_includes_planning_which_is_shown_apart() {
+        let all = Usage { prompt_tokens: 100, cached_tokens: 20, completion_tokens: 30, ..Usage::NONE };
+        let planning = Usage { prompt_tokens: 40, cached_tokens: 15, completion_tokens: 10, ..Usage::NONE };
+        let usage = serde_json::to_value(UsageBody::from_parts(all, planning, Usage::NONE)).unwrap();
+        let expected = json!({
+            "prompt_tokens": 100,
+            "completion_tokens": 30,
+            "total_tokens": 130,
+            "prompt_tokens_details": {
+                "cached_tokens": 20,
+                "orchestration_input_tokens": 40,
+                "orchestration_input_cached_tokens": 15,
+            },
+            "completion_tokens_details": {"reasoning_tokens": 0, "orchestration_output_tokens": 10},
+        });
+        assert_eq!(usage, expected);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use serde::Serialize;
 /// The object `podium`. It accompanies the usage.
 #[derive(Serialize)]
 pub(crate) struct RunBody {
+    /// The conductor that planned the run, and the pool of its workers. `MODEL@CONDUCTOR.POOL` pins a model to both.
+    conductor: String,
+    pool: String,
     /// The cost of the run, in billionths of a US dollar.
     cost_nano_usd: u64,
     /// The wasted part of the cost.
@@ -57,7 +60,10 @@ impl From<MissingStep> for FailedStepBody {
 
 impl RunBody {
     pub(crate) fn of(run: &Run) -> Self {
+        let spec = run.spec();
         Self {
+            conductor: spec.conductor.clone(),
+            pool: spec.pool.clone(),
             cost_nano_usd: run.cost().nano_usd(),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),

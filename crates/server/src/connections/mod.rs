@@ -48,9 +48,6 @@ const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_secs(1);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
-/// Most requests of one HTTP/2 connection at the same time.
-const STREAMS_MAX: u32 = 1024;
-const HEADER_BYTES_MAX: u32 = 16 << 10;
 
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +59,17 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    fn builder(self) -> Builder<TokioExecutor> {
+    fn builder(self, limits: &ServerLimits) -> Builder<TokioExecutor> {
+        let narrow = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().max_buf_size(limits.header_bytes_max);
         builder
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE_EVERY)
             .keep_alive_timeout(KEEPALIVE_WAIT)
-            .max_concurrent_streams(STREAMS_MAX)
-            .max_header_list_size(HEADER_BYTES_MAX);
+            .max_concurrent_streams(narrow(limits.connection_streams_max))
+            .max_header_list_size(narrow(limits.header_bytes_max));
         match self {
             Self::Http => builder,
             Self::Grpc => builder.http2_only(),
@@ -115,7 +114,7 @@ impl Connections {
         protocol: Protocol,
         stopping: CancellationToken,
     ) {
-        let builder = Arc::new(protocol.builder());
+        let builder = Arc::new(protocol.builder(&self.limits));
         let mut tasks = JoinSet::new();
         while let Some(accepted) = stopping.run_until_cancelled(listener.accept()).await {
             while tasks.try_join_next().is_some() {}

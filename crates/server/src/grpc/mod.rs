@@ -4,7 +4,6 @@ mod deadline;
 mod forward;
 mod ratings;
 mod service;
-mod watch;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,6 +29,7 @@ use tonic_health::server::HealthReporter;
 use crate::Backend;
 use crate::auth::Authenticator;
 use crate::connections::{Connections, Protocol};
+use crate::tenant_streams::TenantStreams;
 
 use forward::Forwarding;
 
@@ -43,8 +43,13 @@ const RESPONSE_BYTES_MAX: usize = 16 << 20;
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
 
 /// The service over an engine; its watches end when `stop` is cancelled.
-fn service(engine: Engine, auth: Authenticator, stop: CancellationToken) -> PodiumServiceServer<Runs> {
-    PodiumServiceServer::new(Runs::new(engine, auth, stop))
+fn service(
+    engine: Engine,
+    auth: Authenticator,
+    streams: TenantStreams,
+    stop: CancellationToken,
+) -> PodiumServiceServer<Runs> {
+    PodiumServiceServer::new(Runs::new(engine, auth, stop).within(streams))
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_BYTES_MAX)
         .accept_compressed(Gzip)
@@ -100,7 +105,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    Backend { engine, auth, cells }: Backend,
+    Backend { engine, auth, streams, cells }: Backend,
     stop: CancellationToken,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -112,7 +117,7 @@ pub(crate) async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let follow = follow_readiness(engine.clone(), health.clone());
-    let services = Routes::new(service(engine, auth.clone(), stop.clone()))
+    let services = Routes::new(service(engine, auth.clone(), streams, stop.clone()))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use podium_api::v1::podium_service_server::PodiumService;
 use podium_api::v1::{self, Run};
 use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
@@ -14,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::ratings;
-use super::watch::watch;
 use crate::auth::{Authenticator, Caller};
 use crate::connections::Unread;
 use crate::error_mapping;
+use crate::tenant_streams::TenantStreams;
 use crate::use_cases;
+use crate::watch::watch;
 
 const AUTHORIZATION: &str = "authorization";
 const PAGE_SIZE_DEFAULT: u32 = 50;
@@ -29,13 +31,20 @@ const PAGE_SIZE_MAX: u32 = 200;
 pub struct Runs {
     engine: Engine,
     auth: Authenticator,
+    /// None without a server in front.
+    streams: Option<TenantStreams>,
     stop: CancellationToken,
 }
 
 impl Runs {
     /// Watches end when `stop` is cancelled.
     pub fn new(engine: Engine, auth: Authenticator, stop: CancellationToken) -> Self {
-        Self { engine, auth, stop }
+        Self { engine, auth, streams: None, stop }
+    }
+
+    /// The same, with a limit of each tenant's open watches.
+    pub(super) fn within(self, streams: TenantStreams) -> Self {
+        Self { streams: Some(streams), ..self }
     }
 
     /// The caller, as the server identified it. Without a server in front, the key is looked up here.
@@ -76,9 +85,10 @@ impl PodiumService for Runs {
         let unread = unread(&request);
         let request = request.into_inner();
         let id = run_id(&request.run_id)?;
+        let open = self.streams.as_ref().map(|streams| streams.begin(&tenant)).transpose()?;
         let stream =
-            watch(&self.engine, &tenant, id, request.after_sequence, self.stop.clone(), unread).await?;
-        Ok(Response::new(stream))
+            watch(&self.engine, &tenant, id, request.after_sequence, self.stop.clone(), unread, open).await?;
+        Ok(Response::new(stream.map_err(Status::from).boxed()))
     }
 
     async fn get_run(

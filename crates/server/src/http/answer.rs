@@ -22,10 +22,11 @@ use super::reply::{Refusal, json, name_run};
 use crate::auth::Caller;
 use crate::connections::{Held, Unread};
 use crate::error_mapping;
+use crate::tenant_streams::OpenStream;
 use crate::use_cases;
 
 /// Silence on a stream after which its format's sign of life is sent, so that neither a proxy nor the client gives it up.
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(8);
+pub(super) const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(8);
 
 /// Longest piece of a finished answer that is streamed. A character is never longer.
 const PIECE_BYTES_MAX: usize = 4096;
@@ -99,11 +100,12 @@ pub(super) async fn answer<F: AnswerFormat>(
     let Asked { new_run, is_findable } = asked;
     let engine = state.engine.clone();
     let tenant = caller.tenant.clone();
+    let open = state.streams.begin(&tenant)?;
     let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
     let (submitted, guard) = accept(state, is_findable, accepting, Submitted::run_id).await?;
     let id = submitted.run_id();
     let run = run_of(state, &tenant, submitted).await?;
-    let mut response = streamed(state, run, guard, unread, format).await?;
+    let mut response = streamed(state, run, guard, open, unread, format).await?;
     name_run(&mut response, id);
     Ok(response)
 }
@@ -126,6 +128,7 @@ pub(super) async fn streamed<F: AnswerFormat>(
     state: &ServerState,
     run: Arc<Run>,
     guard: CancelOnDisconnect,
+    open: OpenStream,
     unread: &Unread,
     format: impl FnOnce(&Run) -> F,
 ) -> Result<Response, ApiError> {
@@ -142,8 +145,9 @@ pub(super) async fn streamed<F: AnswerFormat>(
     };
     let mut events = StreamEvents::new();
     format.open(&mut events);
+    let cut = state.cut.clone();
     let streaming =
-        Streaming { id, guard, format, answer, cut: state.cut.clone(), events, is_over: false, _held: held };
+        Streaming { id, guard, format, answer, cut, events, is_over: false, _held: held, _open: open };
     Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive::<F>()).into_response())
 }
 
@@ -238,6 +242,7 @@ struct Streaming<F> {
     /// Nothing follows `events`.
     is_over: bool,
     _held: Option<Held>,
+    _open: OpenStream,
 }
 
 impl<F: AnswerFormat> Streaming<F> {

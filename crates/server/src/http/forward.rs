@@ -10,9 +10,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
 use podium_api::openai::{ErrorBody, run_of_response};
-use podium_api::{ApiError, ErrorCode};
+use podium_api::{ApiError, ErrorCode, anthropic};
 use podium_domain::ids::RunId;
 
+use super::layers::is_anthropic;
 use super::reply::{RUN_ID, Refusal};
 use super::{ServerState, whole};
 use crate::auth::Caller;
@@ -70,17 +71,23 @@ pub(super) async fn forward(
     if state.stopping.is_cancelled() {
         return Err(error_mapping::stopping().into());
     }
+    let write = if is_anthropic(&request) { anthropic_event } else { openai_event };
     let (head, body) = request.into_parts();
     let body = whole(body).await?;
     let response = tokio::select! {
         response = other.forward(head, body, Protocol::Http) => response?,
         () = state.cut.cancelled() => return Err(error_mapping::stopping().into()),
     };
-    Ok(guarded(response, &state, other))
+    Ok(guarded(response, &state, other, write))
 }
 
 /// Adds an error event to a stream that ends early, so that the client learns the reason.
-fn guarded(response: Response, state: &ServerState, other: &OtherCell) -> Response {
+fn guarded(
+    response: Response,
+    state: &ServerState,
+    other: &OtherCell,
+    write: fn(&ApiError) -> String,
+) -> Response {
     let headers = response.headers();
     if headers.get(CONTENT_TYPE).is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
         return response;
@@ -88,12 +95,20 @@ fn guarded(response: Response, state: &ServerState, other: &OtherCell) -> Respon
     let rest = run_id(headers).map(|id| format!("; GET /v1/runs/{id} shows it")).unwrap_or_default();
     let event = |error: ApiError| {
         let error = ApiError::new(error.code, format!("{}{rest}", error.message));
-        Frame::data(Bytes::from(format!("data: {}\n\n", ErrorBody::new(&error).to_json())))
+        Frame::data(Bytes::from(write(&error)))
     };
     let stopped = ApiError::new(ErrorCode::Stopping, "the server is stopping");
     let last = LastFrames { stopped: event(stopped), broken: event(other.broke_off()) };
     let cut = state.cut.clone();
     response.map(|body| Body::new(GuardedBody::new(body, cut, last)))
+}
+
+fn openai_event(error: &ApiError) -> String {
+    format!("data: {}\n\n", ErrorBody::new(error).to_json())
+}
+
+fn anthropic_event(error: &ApiError) -> String {
+    format!("event: error\ndata: {}\n\n", anthropic::ErrorBody::new(error, None).to_json())
 }
 
 fn run_id(headers: &HeaderMap) -> Option<RunId> {
@@ -118,6 +133,7 @@ mod tests {
             ("/v1/runs/x".to_owned(), Subject::Neither),
             ("/v1/runs".to_owned(), Subject::Tenant),
             ("/v1/chat/completions".to_owned(), Subject::Tenant),
+            ("/v1/messages".to_owned(), Subject::Tenant),
             ("/v1/budgets".to_owned(), Subject::Tenant),
             ("/v1/models".to_owned(), Subject::Neither),
             ("/v1/models/podium-mini".to_owned(), Subject::Neither),

@@ -1,4 +1,4 @@
-//! Layers around all routes: request ids, processing times, compression, CORS.
+//! Layers around all routes: request ids, the format of errors, processing times, compression, CORS.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,12 +15,17 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use podium_api::anthropic;
 use tokio::time::Instant;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::reply::{RUN_ID, SHOULD_RETRY};
+use super::reply::{RUN_ID, Refused, SHOULD_RETRY, status_of};
 
 const REQUEST_ID: &str = "x-request-id";
+/// Anthropic's header with the same id.
+const ANTHROPIC_REQUEST_ID: &str = "request-id";
+/// The version of the API that Anthropic's clients speak. Podium has one version, so the value has no effect.
+pub(super) const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// OpenAI's header with the milliseconds that a response took; for a stream, until it began.
 const PROCESSING_MS: &str = "openai-processing-ms";
 /// Shorter answers are not compressed: that would save nothing.
@@ -35,7 +40,8 @@ const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 /// Lets web pages of these origins use the API from a browser.
 pub(super) fn cors(origins: &[String]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
-    let exposed = [REQUEST_ID, PROCESSING_MS, RUN_ID, SHOULD_RETRY].map(HeaderName::from_static);
+    let exposed =
+        [REQUEST_ID, ANTHROPIC_REQUEST_ID, PROCESSING_MS, RUN_ID, SHOULD_RETRY].map(HeaderName::from_static);
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST])
@@ -45,19 +51,60 @@ pub(super) fn cors(origins: &[String]) -> CorsLayer {
         .max_age(PREFLIGHT_AGE)
 }
 
-/// Adds the id of its request, which is the client's if valid, and the processing time to each response.
-pub(super) async fn add_request_id(request: Request, next: Next) -> Response {
+/// The id of a request: the client's own, or a new one.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId(Option<HeaderValue>);
+
+impl RequestId {
+    fn of(headers: &HeaderMap) -> Self {
+        let own = headers.get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
+        Self(own.or_else(|| HeaderValue::from_str(&http_request_id()).ok()))
+    }
+
+    /// The id as text.
+    pub(super) fn as_str(&self) -> Option<&str> {
+        self.0.as_ref()?.to_str().ok()
+    }
+}
+
+/// Adds the id of its request and the processing time to each response. Handlers find the id in the request's extensions.
+pub(super) async fn add_request_id(mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let own = request.headers().get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
-    let id = own.or_else(|| HeaderValue::from_str(&http_request_id()).ok());
+    let id = RequestId::of(request.headers());
+    request.extensions_mut().insert(id.clone());
+    let is_anthropic = is_anthropic(&request);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    if let Some(id) = id {
+    if let Some(id) = id.0 {
+        if is_anthropic {
+            headers.insert(ANTHROPIC_REQUEST_ID, id.clone());
+        }
         headers.insert(REQUEST_ID, id);
     }
     let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     headers.insert(PROCESSING_MS, took.into());
     response
+}
+
+/// Writes the error of a request to the Messages API in Anthropic's format.
+pub(super) async fn write_anthropic_errors(request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    let is_anthropic = is_anthropic(&request);
+    let mut response = next.run(request).await;
+    let refused = response.extensions_mut().remove::<Refused>();
+    if let Some(Refused(error)) = refused.filter(|_| is_anthropic) {
+        let id = id.as_ref().and_then(RequestId::as_str);
+        *response.status_mut() = status_of(anthropic::status(error.code));
+        *response.body_mut() = Body::from(anthropic::ErrorBody::new(&error, id).to_json());
+    }
+    response
+}
+
+/// Whether a request is one of Anthropic's clients: by its path, or by a header that they always send.
+pub(super) fn is_anthropic(request: &Request) -> bool {
+    let path = request.uri().path();
+    path.strip_prefix("/v1/messages").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || request.headers().contains_key(ANTHROPIC_VERSION)
 }
 
 /// A new id for a request, for logs and for the client.

@@ -1,4 +1,4 @@
-//! The HTTP API: OpenAI's Chat Completions and Responses, runs, models, estimates, budgets, ratings, health.
+//! The HTTP API: OpenAI's Chat Completions and Responses, Anthropic's Messages, runs, models, estimates, budgets, ratings, health.
 //!
 //! If a client disconnects from a request without an `Idempotency-Key`, the run is cancelled, since nobody else could read the
 //! answer. With a key the run goes on, and a repeated request with the same key finds it.
@@ -8,8 +8,10 @@ mod budgets;
 mod chat;
 mod disconnect;
 mod estimates;
+mod events;
 mod forward;
 mod layers;
+mod messages;
 mod models;
 mod ratings;
 mod reply;
@@ -40,6 +42,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::Authenticator;
 use crate::connections::BodyTimeout;
+use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, error_mapping};
 use forward::Forwarding;
 use reply::Refusal;
@@ -56,6 +59,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 struct ServerState {
     engine: Engine,
     auth: Authenticator,
+    streams: TenantStreams,
     hosts_allowed: Arc<[String]>,
     /// Origins of web pages that may use the API.
     cors_origins: Arc<[String]>,
@@ -71,7 +75,7 @@ struct ServerState {
 
 /// The HTTP API. `started` is in seconds since the Unix epoch.
 pub(crate) fn router(
-    Backend { engine, auth, cells }: Backend,
+    Backend { engine, auth, streams, cells }: Backend,
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
@@ -79,7 +83,8 @@ pub(crate) fn router(
     let Closing { stopping, cut, left } = closing;
     let hosts_allowed = limits.hosts_allowed.as_slice().into();
     let cors_origins = limits.cors_origins.as_slice().into();
-    let state = ServerState { engine, auth, hosts_allowed, cors_origins, started, stopping, cut, left };
+    let state =
+        ServerState { engine, auth, streams, hosts_allowed, cors_origins, started, stopping, cut, left };
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create))
@@ -87,11 +92,14 @@ pub(crate) fn router(
         .route("/v1/responses/{id}", get(responses::one))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::input_items))
+        .route("/v1/messages", post(messages::create))
+        .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/estimates", post(estimates::estimate))
         .route("/v1/budgets", get(budgets::list))
         .route("/v1/runs", get(runs::list))
         .route("/v1/runs/{id}", get(runs::one))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
+        .route("/v1/runs/{id}/events", get(events::watch))
         .route("/v1/runs/{id}/rating", post(ratings::rate))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one));
@@ -107,9 +115,11 @@ pub(crate) fn router(
     let all = api
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
+        .route("/api/hello", get(messages::hello))
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
         .layer(CatchPanicLayer::custom(|_| panicked()))
+        .layer(middleware::from_fn(layers::write_anthropic_errors))
         .layer(middleware::from_fn(layers::compress))
         .layer(middleware::from_fn(layers::add_request_id))
         .with_state(state);

@@ -1,4 +1,4 @@
-//! Errors in OpenAI's format, and the headers of answers.
+//! Errors, and the headers of answers.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
@@ -13,7 +13,11 @@ pub(super) const RUN_ID: &str = "x-podium-run-id";
 pub(super) const SHOULD_RETRY: &str = "x-should-retry";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// An error as a response.
+/// The error of a response, for the layer that writes it in another format.
+#[derive(Clone, Debug)]
+pub(super) struct Refused(pub(super) ApiError);
+
+/// An error as a response, in OpenAI's format.
 #[derive(Debug)]
 pub(super) struct Refusal {
     error: ApiError,
@@ -54,8 +58,8 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let error = with_http_names(self.error);
         let mapping = error.code.mapping();
-        let status = StatusCode::from_u16(mapping.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, ErrorBody::new(&error).to_json()).into_response();
+        let body = ErrorBody::new(&error).to_json();
+        let mut response = (status_of(mapping.status), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(SHOULD_RETRY, HeaderValue::from_static(if mapping.retry { "true" } else { "false" }));
@@ -65,14 +69,22 @@ impl IntoResponse for Refusal {
         if let Some(run) = self.run {
             name_run(&mut response, run);
         }
+        response.extensions_mut().insert(Refused(error));
         response
     }
+}
+
+/// A status of the table of errors.
+pub(super) fn status_of(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The seconds after which the same request may succeed, if known.
 fn retry_after(code: ErrorCode) -> Option<&'static str> {
     match code {
-        ErrorCode::Stopping | ErrorCode::Unavailable | ErrorCode::Overloaded => Some("1"),
+        ErrorCode::Stopping | ErrorCode::Unavailable | ErrorCode::Overloaded | ErrorCode::TooManyStreams => {
+            Some("1")
+        }
         // The run has already waited until its deadline.
         ErrorCode::WorkerRateLimited => Some("20"),
         _ => None,
@@ -107,7 +119,13 @@ mod tests {
 
     #[test]
     fn a_temporary_error_says_when_to_retry() {
-        for code in [ErrorCode::WorkerRateLimited, ErrorCode::Overloaded, ErrorCode::Unavailable] {
+        let codes = [
+            ErrorCode::WorkerRateLimited,
+            ErrorCode::TooManyStreams,
+            ErrorCode::Overloaded,
+            ErrorCode::Unavailable,
+        ];
+        for code in codes {
             let response = Refusal::from(ApiError::new(code, "later")).into_response();
             assert!([429, 503].contains(&response.status().as_u16()));
             assert!(response.headers().contains_key(RETRY_AFTER), "{code:?}");

@@ -1,11 +1,13 @@
 //! Checks of a request before its body is read: its origin, its caller, and whether its body can be JSON.
 
+use std::borrow::Cow;
+
 use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING,
 };
 use axum::http::uri::{Authority, PathAndQuery, Uri};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use podium_api::{ApiError, ErrorCode};
@@ -13,6 +15,8 @@ use podium_api::{ApiError, ErrorCode};
 use super::reply::Refusal;
 use super::{BODY_BYTES_MAX, ServerState};
 
+/// Anthropic's header with the key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Most characters of a client's text that an error repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
@@ -23,8 +27,8 @@ pub(super) async fn check(
     next: Next,
 ) -> Result<Response, Refusal> {
     let headers = request.headers();
-    // A header that is not text cannot hold a key.
-    let authorization = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+    let authorization = authorization(headers);
+    let authorization = authorization.as_deref();
     if !state.auth.needs_key() && !state.auth.is_key(authorization) {
         same_machine(&request, &state.hosts_allowed, &state.cors_origins)?;
     }
@@ -34,6 +38,14 @@ pub(super) async fn check(
     }
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
+}
+
+/// The credential of a request: the header `authorization`, or a key in Anthropic's header. A header that is not text cannot hold
+/// a key.
+fn authorization(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let key = || text(API_KEY).map(|key| Cow::Owned(format!("Bearer {key}")));
+    text(AUTHORIZATION).map(Cow::Borrowed).or_else(key)
 }
 
 /// Rejects web pages while no key is required, because a page in a browser on this machine could use the server. `Origin` names

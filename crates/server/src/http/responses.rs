@@ -130,9 +130,10 @@ pub(super) async fn one(
     let run = response(&state, &caller.tenant, path).await?;
     let id = run.id();
     if query.stream {
+        let open = state.streams.begin(&caller.tenant)?;
         let guard = CancelOnDisconnect::of(&state, id, true);
         let format = |run: &Run| ResponseFormat::of(run, query.starting_after);
-        let mut response = streamed(&state, Arc::new(run), guard, &unread, format).await?;
+        let mut response = streamed(&state, Arc::new(run), guard, open, &unread, format).await?;
         name_run(&mut response, id);
         return Ok(response);
     }

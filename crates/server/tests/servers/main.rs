@@ -13,6 +13,8 @@ mod idempotency;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod request_checks;
 #[cfg(test)]
 mod responses;

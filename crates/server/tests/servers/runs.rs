@@ -2,6 +2,7 @@
 
 use podium_ports::server::ServerLimits;
 use podium_testkit::{Answer, Gate};
+use serde_json::Value;
 
 use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
 
@@ -39,6 +40,40 @@ async fn a_run_is_cancelled_over_http() {
     assert_eq!((reply.status, reply.code().as_str()), (409, "run_ended"));
 }
 
+/// The sequence numbers and the data of a stream's events.
+fn events(body: &str) -> Vec<(u64, Value)> {
+    let mut events = Vec::new();
+    let mut data = Value::Null;
+    for line in body.lines() {
+        if let Some(text) = line.strip_prefix("data: ") {
+            data = serde_json::from_str(text).unwrap();
+        } else if let Some(id) = line.strip_prefix("id: ") {
+            events.push((id.parse().unwrap(), data.take()));
+        }
+    }
+    events
+}
+
+#[tokio::test]
+async fn the_events_of_a_run_are_streamed_and_resumed() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let reply = server.send(COMPLETIONS, "", &question("why?", false)).await;
+    let path = format!("GET /v1/runs/{}/events", reply.header("x-podium-run-id").unwrap());
+    let whole = server.send(&path, "", "").await;
+    assert_eq!((whole.status, whole.header("content-type")), (200, Some("text/event-stream")));
+    let all = events(&whole.body);
+    assert!(all.iter().map(|(id, _)| *id).eq(1..=all.len() as u64), "{whole:?}");
+    assert_eq!(all[0].1["accepted"]["model"], "podium-ultra");
+    let done = all.iter().find_map(|(_, event)| event.get("step_done")).unwrap();
+    assert_eq!((&done["output"], &done["finish_reason"]), (&"blue light scatters".into(), &"stop".into()));
+    assert!(all.last().unwrap().1["succeeded"].is_object());
+    let resumed = server.send(&format!("{path}?after=2"), "", "").await;
+    assert_eq!(events(&resumed.body), all[2..]);
+    let reconnected = server.send(&path, "last-event-id: 3\r\n", "").await;
+    assert_eq!(events(&reconnected.body), all[3..]);
+    assert_eq!(server.send(&format!("{path}?before=2"), "", "").await.code(), "unknown_parameter");
+}
+
 #[tokio::test]
 async fn another_tenants_run_does_not_exist() {
     let server = TestServer::locked(ServerLimits::default()).await;
@@ -46,7 +81,8 @@ async fn another_tenants_run_does_not_exist() {
         .map(|key| format!("authorization: Bearer {key}\r\n"));
     let reply = server.send(COMPLETIONS, &own, &question("why?", false)).await;
     let id = reply.header("x-podium-run-id").unwrap().to_owned();
-    for route in [format!("GET /v1/runs/{id}"), format!("POST /v1/runs/{id}/cancel")] {
+    let paths = ["GET /v1/runs/ID", "GET /v1/runs/ID/events", "POST /v1/runs/ID/cancel"];
+    for route in paths.map(|path| path.replace("ID", &id)) {
         let reply = server.send(&route, &other, "").await;
         assert_eq!((reply.status, reply.code().as_str()), (404, "run_not_found"), "{route}");
         assert_eq!(server.send(&route, "", "").await.status, 401, "{route}");

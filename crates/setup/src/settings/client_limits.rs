@@ -19,6 +19,30 @@ const CONNECTIONS_MAX: Setting<usize> = Setting::count(
 .unit("connections")
 .optional("16384", "half of the files that the process may have open, at most 16384");
 
+const HEADER_BYTES_MAX: Setting<usize> = Setting::count(
+    "header_bytes_max",
+    &((8 << 10)..=(1 << 20)),
+    "Most bytes of a request's head. A longer one is refused with status 431.",
+)
+.unit("bytes")
+.default("32768");
+
+const CONNECTION_STREAMS_MAX: Setting<usize> = Setting::count(
+    "connection_streams_max",
+    &(1..=100_000),
+    "Most requests of one HTTP/2 connection at the same time. A further one is refused by HTTP/2.",
+)
+.unit("requests")
+.default("1024");
+
+const TENANT_STREAMS_MAX: Setting<usize> = Setting::count(
+    "tenant_streams_max",
+    &(1..=1_000_000),
+    "Most streams that one tenant has open at this server. A further one is refused with status 429.",
+)
+.unit("streams")
+.default("10000");
+
 const REQUEST_HEAD: Setting<Duration> = Setting::milliseconds(
     "request_head_ms",
     &WAIT_MS,
@@ -76,6 +100,9 @@ pub const CLIENT_LIMITS: Group = Group {
     title: "Client limits",
     keys: &[
         CONNECTIONS_MAX.key,
+        HEADER_BYTES_MAX.key,
+        CONNECTION_STREAMS_MAX.key,
+        TENANT_STREAMS_MAX.key,
         REQUEST_HEAD.key,
         REQUEST_BODY.key,
         CONNECTION_IDLE.key,
@@ -89,6 +116,9 @@ pub const CLIENT_LIMITS: Group = Group {
 /// Reads these settings. Problems are added to the checker.
 pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
     let connections_max = checker.read_if_given(&CONNECTIONS_MAX);
+    let [header_bytes_max, connection_streams_max, tenant_streams_max] =
+        [&HEADER_BYTES_MAX, &CONNECTION_STREAMS_MAX, &TENANT_STREAMS_MAX]
+            .map(|setting| checker.read(setting));
     let [head, body] = [&REQUEST_HEAD, &REQUEST_BODY].map(|setting| checker.read(setting));
     let [idle, stall] = [&CONNECTION_IDLE, &ANSWER_STALL].map(|setting| checker.read(setting));
     let unread_bytes_max = checker.read(&UNREAD_BYTES_MAX);
@@ -96,6 +126,9 @@ pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
     let cors_origins = checker.read_if_given(&CORS_ORIGINS).unwrap_or_default();
     Some(ServerLimits {
         connections_max,
+        header_bytes_max: header_bytes_max?,
+        connection_streams_max: connection_streams_max?,
+        tenant_streams_max: tenant_streams_max?,
         head: head?,
         body: body?,
         idle: idle?,
@@ -164,6 +197,9 @@ mod tests {
         let limits = read(&[
             ("connections_max", "7"),
             ("request_head_ms", "1"),
+            ("header_bytes_max", "8192"),
+            ("connection_streams_max", "3"),
+            ("tenant_streams_max", "5"),
             ("unread_bytes_max", "16777216"),
             ("hosts_allowed", "Podium.internal, gateway"),
             ("cors_origins", "https://App.example, http://[::1]:3000, tauri://localhost"),
@@ -171,12 +207,17 @@ mod tests {
         .unwrap();
         assert_eq!((limits.connections_max, limits.head), (Some(7), Duration::from_millis(1)));
         assert_eq!(limits.unread_bytes_max, 16 << 20);
+        assert_eq!((limits.header_bytes_max, limits.connection_streams_max), (8192, 3));
+        assert_eq!(limits.tenant_streams_max, 5);
         assert_eq!(limits.hosts_allowed, ["podium.internal", "gateway"]);
         let origins = ["https://app.example", "http://[::1]:3000", "tauri://localhost"];
         assert_eq!(limits.cors_origins, origins);
         let wrong = [
             ("connections_max", "0"),
             ("request_head_ms", "0"),
+            ("header_bytes_max", "100"),
+            ("connection_streams_max", "0"),
+            ("tenant_streams_max", "0"),
             ("request_body_ms", "x"),
             ("connection_idle_ms", "3600001"),
             ("answer_stall_ms", ""),

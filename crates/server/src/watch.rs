@@ -1,4 +1,4 @@
-//! Watching over gRPC: the engine's updates as messages, with heartbeats during silence.
+//! Watches a run for a client: the engine's updates as messages, with heartbeats during silence.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use podium_engine::{Engine, ToolCallPiece, Update};
 use podium_ports::store::StoreError;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use crate::connections::Unread;
 use crate::error_mapping;
+use crate::tenant_streams::OpenStream;
 use crate::use_cases;
 
 /// Silence after which a heartbeat is sent.
@@ -30,18 +30,20 @@ struct Watch {
     stop: CancellationToken,
     /// None without a server in front.
     unread: Option<Unread>,
+    _open: Option<OpenStream>,
 }
 
 /// The updates of a run after event `after`. Ends after its final event, or with an error: when `stop` is cancelled, and when an
 /// update is too long for what `unread` can still hold.
-pub(super) async fn watch(
+pub(crate) async fn watch(
     engine: &Engine,
     tenant: &TenantId,
     id: RunId,
     after: u64,
     stop: CancellationToken,
     unread: Option<Unread>,
-) -> Result<BoxStream<'static, Result<WatchRunResponse, Status>>, ApiError> {
+    open: Option<OpenStream>,
+) -> Result<BoxStream<'static, Result<WatchRunResponse, ApiError>>, ApiError> {
     let run = use_cases::load(engine, tenant, id).await?;
     let attempts = AttemptNumbers::of(&run);
     let updates = if run.is_ended() {
@@ -50,12 +52,12 @@ pub(super) async fn watch(
         engine.watch(id, after).await.map_err(|e| error_mapping::watch_error(id, &e))?
     };
     drop(run);
-    let watch = Watch { updates, attempts, sequence: after, stop, unread };
+    let watch = Watch { updates, attempts, sequence: after, stop, unread, _open: open };
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
         match watch.next().await? {
             Ok(update) => Some((Ok(update), Some(watch))),
-            Err(error) => Some((Err(Status::from(error)), None)),
+            Err(error) => Some((Err(error), None)),
         }
     });
     Ok(messages.boxed())

@@ -1,0 +1,165 @@
+//! Reads messages and their content blocks.
+
+use podium_domain::content::{Image, Part};
+use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
+use serde_json::Value;
+
+use super::parameters::cache_control;
+use crate::ApiError;
+use crate::field::Field;
+use crate::image::of_url;
+use crate::parts::message_of;
+
+/// The types of images that may be sent as base64.
+const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+
+/// The messages of a request.
+pub(super) fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
+    field.array_of(MESSAGES_MAX)?.map(|field| message(&field)).collect()
+}
+
+/// The parameter `system`: instructions to all workers.
+pub(super) fn system(field: &Field<'_>) -> Result<Message, ApiError> {
+    content(Role::System, field)
+}
+
+fn message(field: &Field<'_>) -> Result<Message, ApiError> {
+    let message = field.object()?;
+    field.only(message, &["role", "content"])?;
+    let role = match field.required(message, "role")?.one_of(&["user", "assistant", "system"])? {
+        "system" => Role::System,
+        "user" => Role::User,
+        _ => Role::Assistant,
+    };
+    content(role, &field.required(message, "content")?)
+}
+
+/// The content of a message: a text or blocks. Adjacent texts become lines of one text.
+fn content(role: Role, field: &Field<'_>) -> Result<Message, ApiError> {
+    match field.value {
+        Value::String(text) => Ok(Message::new(role, text.as_str())),
+        Value::Array(_) => {
+            let blocks = field.array_of(PARTS_MAX)?;
+            message_of(role, blocks.filter_map(|block| block_of(role, &block).transpose()))
+        }
+        _ => Err(field.must_be("a string or an array of content blocks")),
+    }
+}
+
+/// A content block; none for one that no worker needs.
+fn block_of(role: Role, field: &Field<'_>) -> Result<Option<Part>, ApiError> {
+    let block = field.object()?;
+    if let Some(mark) = field.member(block, "cache_control") {
+        cache_control(&mark)?;
+    }
+    let kind = field.required(block, "type")?;
+    match (kind.string()?, role) {
+        ("text", _) => text(field).map(|text| Some(Part::Text(text))),
+        ("image", Role::User) => image(field).map(|image| Some(Part::Image(image))),
+        ("document", Role::User) => document(field).map(|text| Some(Part::Text(text))),
+        ("search_result", Role::User) => search_result(field).map(|text| Some(Part::Text(text))),
+        ("image" | "document" | "search_result", _) => {
+            Err(kind.unsupported("only user messages may have such blocks, so it must be `text`"))
+        }
+        ("thinking", Role::Assistant) => thinking(field, &["thinking", "signature"]),
+        ("redacted_thinking", Role::Assistant) => thinking(field, &["data"]),
+        ("thinking" | "redacted_thinking", _) => {
+            Err(kind.unsupported("only assistant messages may have such blocks, so it must be `text`"))
+        }
+        ("tool_use" | "tool_result", _) => Err(kind.unsupported("tools cannot be called yet")),
+        _ => Err(kind.unsupported("it must be `text`, `image`, `document` or `search_result`")),
+    }
+}
+
+fn text(field: &Field<'_>) -> Result<String, ApiError> {
+    let block = field.object()?;
+    // Citations belong to an earlier answer and do not change the text.
+    field.only(block, &["type", "text", "cache_control", "citations"])?;
+    field.required(block, "text")?.string().map(str::to_owned)
+}
+
+/// Checks earlier reasoning, which is dropped: it is of use only to the worker that wrote it.
+fn thinking(field: &Field<'_>, texts: &[&str]) -> Result<Option<Part>, ApiError> {
+    let block = field.object()?;
+    let names: Vec<_> = ["type", "cache_control"].iter().chain(texts).copied().collect();
+    field.only(block, &names)?;
+    texts.iter().try_for_each(|name| field.required(block, name)?.string().map(drop))?;
+    Ok(None)
+}
+
+fn image(field: &Field<'_>) -> Result<Image, ApiError> {
+    let block = field.object()?;
+    // Each worker's vendor transforms images by its own rules.
+    field.only(block, &["type", "source", "cache_control", "transformations"])?;
+    let source_field = field.required(block, "source")?;
+    let source = source_field.object()?;
+    let kind = source_field.required(source, "type")?;
+    match kind.string()? {
+        "base64" => {
+            source_field.only(source, &["type", "media_type", "data"])?;
+            let media_type = source_field.required(source, "media_type")?.one_of(&MEDIA_TYPES)?;
+            let data = source_field.required(source, "data")?;
+            of_url(&format!("data:{media_type};base64,{}", data.string()?))
+                .map_err(|must_be| data.must_be(&must_be))
+        }
+        "url" => {
+            source_field.only(source, &["type", "url"])?;
+            let url = source_field.required(source, "url")?;
+            of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
+        }
+        _ => Err(kind.unsupported("it must be `base64` or `url`")),
+    }
+}
+
+/// The text of a document, after its title and its context.
+fn document(field: &Field<'_>) -> Result<String, ApiError> {
+    let block = field.object()?;
+    field.only(block, &["type", "source", "title", "context", "cache_control", "citations"])?;
+    let source_field = field.required(block, "source")?;
+    let source = source_field.object()?;
+    let kind = source_field.required(source, "type")?;
+    let content = match kind.string()? {
+        "text" => {
+            source_field.only(source, &["type", "media_type", "data"])?;
+            source_field.required(source, "media_type")?.one_of(&["text/plain"])?;
+            source_field.required(source, "data")?.string()?.to_owned()
+        }
+        "content" => {
+            source_field.only(source, &["type", "content"])?;
+            texts(&source_field.required(source, "content")?)?
+        }
+        _ => return Err(kind.unsupported("documents must be plain text, so it must be `text` or `content`")),
+    };
+    let head = ["title", "context"].map(|name| field.member(block, name));
+    let mut lines = Vec::new();
+    for line in head.iter().flatten() {
+        lines.push(line.string()?);
+    }
+    lines.push(&content);
+    Ok(lines.join("\n"))
+}
+
+/// The texts of a search result, after its title and its source.
+fn search_result(field: &Field<'_>) -> Result<String, ApiError> {
+    let block = field.object()?;
+    field.only(block, &["type", "source", "title", "content", "cache_control", "citations"])?;
+    let [title, source, content] = ["title", "source", "content"].map(|name| field.required(block, name));
+    let content = texts(&content?)?;
+    Ok([title?.string()?, source?.string()?, &content].join("\n"))
+}
+
+/// A text, or the lines of an array of text blocks.
+fn texts(field: &Field<'_>) -> Result<String, ApiError> {
+    if let Value::String(text) = field.value {
+        return Ok(text.clone());
+    }
+    let lines = field.array_of(PARTS_MAX)?.map(|block| {
+        let object = block.object()?;
+        let kind = block.required(object, "type")?;
+        match kind.string()? {
+            "text" => text(&block),
+            _ => Err(kind.unsupported("it must be `text`")),
+        }
+    });
+    Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"))
+}

@@ -1,0 +1,213 @@
+//! Messages: the answers of runs.
+
+use podium_domain::run::{FinishReason, Run};
+use podium_domain::token_estimate::message_tokens;
+use podium_domain::usage::Usage;
+use serde::Serialize;
+
+use crate::finish::{finish_of, refusal_text};
+use crate::json::text_of;
+use crate::podium_object::RunBody;
+
+/// The fields that all events of one message share. Writes the bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageWriter {
+    id: String,
+    model: String,
+    /// The estimated tokens of the prompt. The real number is known at the end.
+    prompt_tokens: u64,
+}
+
+/// A message.
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    role: &'static str,
+    model: &'a str,
+    content: Vec<Block<'a>>,
+    stop_reason: Option<&'static str>,
+    stop_sequence: Option<&'a str>,
+    stop_details: Option<StopDetails<'a>>,
+    usage: UsageBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    podium: Option<RunBody>,
+}
+
+/// A content block.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block<'a> {
+    /// Text.
+    Text {
+        /// The text.
+        text: &'a str,
+        /// Always null: workers cite no sources.
+        citations: Option<()>,
+    },
+}
+
+impl<'a> Block<'a> {
+    pub(super) const fn text(text: &'a str) -> Self {
+        Self::Text { text, citations: None }
+    }
+}
+
+/// Why a worker refused.
+#[derive(Serialize)]
+pub(super) struct StopDetails<'a> {
+    r#type: &'static str,
+    category: Option<&'a str>,
+    explanation: Option<&'a str>,
+}
+
+/// The end of a message.
+#[derive(Serialize)]
+pub(super) struct Ending<'a> {
+    stop_reason: &'static str,
+    /// Always null: not every vendor says which sequence ended an answer, or whether one did.
+    stop_sequence: Option<&'a str>,
+    stop_details: Option<StopDetails<'a>>,
+}
+
+/// The tokens of all attempts of a run, those of planning included. `orchestration_` fields hold the share of planning.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct UsageBody {
+    /// Prompt tokens that were neither read from nor written to a vendor's cache.
+    input_tokens: u64,
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+    output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    orchestration_input_tokens: u64,
+    orchestration_output_tokens: u64,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct OutputDetails {
+    thinking_tokens: u64,
+}
+
+impl UsageBody {
+    pub(super) fn of(run: &Run) -> Self {
+        Self::from_parts(run.usage(), run.planning_usage())
+    }
+
+    fn from_parts(all: Usage, planning: Usage) -> Self {
+        let cached = all.cached_tokens.saturating_add(all.cache_write_tokens);
+        Self {
+            input_tokens: all.prompt_tokens.saturating_sub(cached),
+            cache_creation_input_tokens: all.cache_write_tokens,
+            cache_read_input_tokens: all.cached_tokens,
+            output_tokens: all.completion_tokens,
+            output_tokens_details: OutputDetails { thinking_tokens: all.reasoning_tokens },
+            orchestration_input_tokens: planning.prompt_tokens,
+            orchestration_output_tokens: planning.completion_tokens,
+        }
+    }
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn of(run: &'a Run) -> Self {
+        let explanation = run.refusal().map(refusal_text);
+        let stop_details = explanation.map(|text| StopDetails {
+            r#type: "refusal",
+            category: None,
+            explanation: Some(text),
+        });
+        Self { stop_reason: stop_reason(run), stop_sequence: None, stop_details }
+    }
+}
+
+/// The reason why the answer ends, by Anthropic's names.
+fn stop_reason(run: &Run) -> &'static str {
+    match finish_of(run) {
+        FinishReason::Stop => "end_turn",
+        FinishReason::Length => "max_tokens",
+        FinishReason::ContentFilter => "refusal",
+        FinishReason::ToolCalls => "tool_use",
+    }
+}
+
+/// The text of an answer or a refusal.
+pub(super) fn text_of_run(run: &Run) -> Option<&str> {
+    run.refusal().map(refusal_text).or_else(|| run.answer())
+}
+
+impl MessageWriter {
+    /// The message of a run, which may be active.
+    pub fn of(run: &Run) -> Self {
+        let spec = run.spec();
+        Self {
+            id: format!("msg_{}", run.id().as_uuid().simple()),
+            model: spec.model.clone(),
+            prompt_tokens: message_tokens(spec.request.conversation.messages()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test(id: &str, model: &str, prompt_tokens: u64) -> Self {
+        Self { id: id.to_owned(), model: model.to_owned(), prompt_tokens }
+    }
+
+    /// The whole response of a run; none if the run did not succeed.
+    pub fn whole(&self, run: &Run) -> Option<String> {
+        let text = text_of_run(run)?;
+        let Ending { stop_reason, stop_sequence, stop_details } = Ending::of(run);
+        Some(text_of(&Body {
+            content: vec![Block::text(text)],
+            stop_reason: Some(stop_reason),
+            stop_sequence,
+            stop_details,
+            usage: UsageBody::of(run),
+            podium: Some(RunBody::of(run)),
+            ..self.empty()
+        }))
+    }
+
+    /// The message before its first block.
+    pub(super) fn empty(&self) -> Body<'_> {
+        let tokens = Usage { prompt_tokens: self.prompt_tokens, ..Usage::NONE };
+        Body {
+            id: &self.id,
+            r#type: "message",
+            role: "assistant",
+            model: &self.model,
+            content: Vec::new(),
+            stop_reason: None,
+            stop_sequence: None,
+            stop_details: None,
+            usage: UsageBody::from_parts(tokens, Usage::NONE),
+            podium: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_vendors_cache_are_counted_apart() {
+        let all = Usage {
+            prompt_tokens: 100,
+            cached_tokens: 60,
+            cache_write_tokens: 30,
+            completion_tokens: 7,
+            reasoning_tokens: 5,
+        };
+        let planning = Usage { prompt_tokens: 8, completion_tokens: 2, ..Usage::NONE };
+        let expected = json!({
+            "input_tokens": 10,
+            "cache_creation_input_tokens": 30,
+            "cache_read_input_tokens": 60,
+            "output_tokens": 7,
+            "output_tokens_details": {"thinking_tokens": 5},
+            "orchestration_input_tokens": 8,
+            "orchestration_output_tokens": 2,
+        });
+        assert_eq!(serde_json::to_value(UsageBody::from_parts(all, planning)).unwrap(), expected);
+    }
+}
