@@ -8,7 +8,8 @@ import httpx
 import openai
 import pydantic
 import pytest
-from conftest import ANSWER, PATIENCE_S, QUESTION, Podium
+from conftest import ANSWER, PATIENCE_S, QUESTION, ROOT, Podium
+from openai.types.chat import completion_create_params
 
 TOOL = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -247,6 +248,20 @@ def test_an_answer_follows_the_schema_that_the_client_parses(able: Podium) -> No
 def test_what_changes_nothing_is_accepted(podium: Podium) -> None:
     completion = ask(podium, user="me", metadata={"a": "b"}, store=True, seed=7, temperature=0.1, top_p=0.9, n=1)
     assert completion.choices[0].message.content == ANSWER
+
+
+def test_every_parameter_of_the_package_is_known_and_documented(podium: Podium) -> None:
+    base, streaming = completion_create_params.CompletionCreateParamsBase, completion_create_params.CompletionCreateParamsStreaming
+    names = set(base.__annotations__) | set(streaming.__annotations__)
+    page = (ROOT / "docs/http.md").read_text()
+    table = page.split("## Parameters of Chat Completions")[1].split("\n## ")[0]
+    assert len(names) > 30 and [name for name in sorted(names) if f"`{name}`" not in table] == []
+    body = {"model": "podium-ultra", "messages": [{"role": "user", "content": WORDS_QUESTION}]}
+    for name in names:
+        wrong = httpx.post(f"{podium.http}/v1/chat/completions", json={**body, name: {"wrong": [1]}}, timeout=PATIENCE_S)
+        code = wrong.json().get("error", {}).get("code")
+        # Parameters that are ignored may be any object.
+        assert wrong.status_code in (200, 400) and code != "unknown_parameter" or name == "stream_options", (name, wrong.text)
 
 
 def test_a_repeated_request_with_a_key_is_paid_once(podium: Podium) -> None:
