@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod attempts;
+mod call_queue;
 mod codec;
 mod error;
 mod events;

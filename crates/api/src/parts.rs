@@ -1,9 +1,10 @@
 //! Messages from the parts that clients send.
 
 use podium_domain::content::Part;
-use podium_domain::conversation::{Message, Role};
+use podium_domain::conversation::{CALL_ID_BYTES_MAX, Message, Role};
 
 use crate::ApiError;
+use crate::field::Field;
 
 /// A message of these parts. Adjacent texts become lines of one text.
 pub(crate) fn message_of(
@@ -24,4 +25,13 @@ pub(crate) fn message_of(
     let first = read.next_if(|part| matches!(part, Part::Text(_)));
     let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
     Ok(Message::new(role, text).with(read))
+}
+
+/// The id of a tool call. Ids that another system made are legal.
+pub(crate) fn call_id(field: &Field<'_>) -> Result<String, ApiError> {
+    let id = field.string()?;
+    if (1..=CALL_ID_BYTES_MAX).contains(&id.len()) {
+        return Ok(id.to_owned());
+    }
+    Err(field.must_be(&format!("a string of 1 to {CALL_ID_BYTES_MAX} bytes")))
 }

@@ -112,6 +112,25 @@ def test_an_answer_follows_a_schema(able: Podium) -> None:
     assert json.loads(answer) == {"why": "Why is the sky blue?"}
 
 
+def test_a_tool_is_called_and_its_result_is_answered(calling: Podium) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    options = {"model": "podium-mini", "tools": [{"name": "weather", "description": "The weather.", "input_schema": schema}]}
+    question = "Ask weather, please."
+    asked = ask(calling, question, **options)
+    (call,) = asked.content
+    assert (asked.stop_reason, call.type, call.name, call.input) == ("tool_use", "tool_use", "weather", {"city": question})
+    with client(calling).messages.stream(**request(question, **options)) as stream:
+        (streamed,) = stream.get_final_message().content
+    assert (streamed.type, streamed.name, streamed.input) == (call.type, call.name, call.input)
+    turns = [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "cold"}]},
+    ]
+    answer = ask(calling, messages=turns, **options)
+    assert (answer.stop_reason, answer.content[0].text) == ("end_turn", "The tools gave: cold")
+
+
 def test_an_answer_ends_before_a_stop_sequence(direct: Podium) -> None:
     assert ask(direct, stop_sequences=[" and "]).content[0].text == "one hundred"
 

@@ -1,14 +1,15 @@
 //! Reads messages and their content blocks.
 
-use podium_domain::content::{Image, Part};
+use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
 use serde_json::Value;
 
 use super::parameters::cache_control;
+use super::tools;
 use crate::ApiError;
 use crate::field::Field;
 use crate::image::of_url;
-use crate::parts::message_of;
+use crate::parts::{call_id, message_of};
 
 /// The types of images that may be sent as base64.
 const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -66,8 +67,13 @@ fn block_of(role: Role, field: &Field<'_>) -> Result<Option<Part>, ApiError> {
         ("thinking" | "redacted_thinking", _) => {
             Err(kind.unsupported("only assistant messages may have such blocks, so it must be `text`"))
         }
-        ("tool_use" | "tool_result", _) => Err(kind.unsupported("tools cannot be called yet")),
-        _ => Err(kind.unsupported("it must be `text`, `image`, `document` or `search_result`")),
+        ("tool_use", Role::Assistant) => tool_use(field).map(|call| Some(Part::ToolCall(call))),
+        ("tool_result", Role::User) => tool_result(field).map(|result| Some(Part::ToolResult(result))),
+        ("tool_use", _) => Err(kind.unsupported("only assistant messages may have such blocks")),
+        ("tool_result", _) => Err(kind.unsupported("only user messages may have such blocks")),
+        _ => Err(kind.unsupported(
+            "it must be `text`, `image`, `document`, `search_result`, `tool_use` or `tool_result`",
+        )),
     }
 }
 
@@ -146,6 +152,39 @@ fn search_result(field: &Field<'_>) -> Result<String, ApiError> {
     let [title, source, content] = ["title", "source", "content"].map(|name| field.required(block, name));
     let content = texts(&content?)?;
     Ok([title?.string()?, source?.string()?, &content].join("\n"))
+}
+
+/// A call of a tool in an earlier answer.
+fn tool_use(field: &Field<'_>) -> Result<ToolCall, ApiError> {
+    let block = field.object()?;
+    field.only(block, &["type", "id", "name", "input", "cache_control", "caller", "toolset_name"])?;
+    let input = field.required(block, "input")?;
+    input.object()?;
+    let name = tools::name(&field.required(block, "name")?)?;
+    Ok(ToolCall::new(call_id(&field.required(block, "id")?)?, name, input.value.to_string()))
+}
+
+/// The result of a tool: its texts as lines, and its images. The name of the tool comes from its call.
+fn tool_result(field: &Field<'_>) -> Result<ToolResult, ApiError> {
+    let block = field.object()?;
+    field.only(block, &["type", "tool_use_id", "content", "is_error", "cache_control", "toolset_name"])?;
+    let (mut lines, mut images) = (Vec::new(), Vec::new());
+    match field.member(block, "content") {
+        None => {}
+        Some(content) if content.value.is_string() => lines.push(content.string()?.to_owned()),
+        Some(content) => {
+            for part in content.array_of(PARTS_MAX)? {
+                match block_of(Role::User, &part)? {
+                    Some(Part::Text(text)) => lines.push(text),
+                    Some(Part::Image(image)) => images.push(image),
+                    _ => return Err(part.must_be("a block of text or an image")),
+                }
+            }
+        }
+    }
+    let id = call_id(&field.required(block, "tool_use_id")?)?;
+    let is_error = field.member(block, "is_error").map_or(Ok(false), |failed| failed.boolean())?;
+    Ok(ToolResult { is_error, images, ..ToolResult::new(id, "", lines.join("\n")) })
 }
 
 /// A text, or the lines of an array of text blocks.

@@ -10,6 +10,7 @@ mod parameters;
 mod request;
 mod response;
 mod stream;
+mod tools;
 
 pub use error::{ErrorBody, status};
 pub use models::{Model, ModelPage};

@@ -12,7 +12,9 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
     let unsupported = |requests_nothing, advice| Rule::Unsupported { requests_nothing, advice };
     let rule = match name {
         "model" | "messages" | "max_tokens" | "system" | "stop_sequences" | "stream" | "temperature"
-        | "top_p" | "thinking" | "output_config" | "output_format" | "podium" => Rule::Read,
+        | "top_p" | "thinking" | "output_config" | "output_format" | "tools" | "tool_choice" | "podium" => {
+            Rule::Read
+        }
         // A hint for the choice of tokens that not every worker has.
         "top_k" => Rule::Ignored(|field| field.integer(0, u32::MAX).map(drop)),
         "metadata" => Rule::Ignored(metadata),
@@ -24,11 +26,6 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         "inference_geo" => unsupported(|_| false, "Podium chooses no regions; leave it out"),
         "container" => unsupported(|_| false, "Podium runs no code; leave it out"),
         "mcp_servers" => unsupported(is_empty, "Podium calls no MCP servers; leave it out"),
-        "tools" => unsupported(is_empty, "tools cannot be called yet; leave it out"),
-        "tool_choice" => unsupported(
-            |value| matches!(value["type"].as_str(), Some("auto" | "none")),
-            "tools cannot be called yet; leave it out",
-        ),
         "fallbacks" => unsupported(is_empty, "the pool decides on fallbacks; leave it out"),
         "billing_policy" | "compaction" | "fallback_credit_token" | "thread" => {
             unsupported(|_| false, "it concerns Anthropic's own service; leave it out")

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::content::{messages, system};
 use super::parameters::rule;
+use super::tools::ToolsDraft;
 use crate::field::{Field, missing, unknown};
 use crate::json;
 use crate::podium_object::bound;
@@ -60,10 +61,11 @@ impl MessagesRequest {
         if let Some(podium) = &draft.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        let Draft { sampling, answer, stops, stream, .. } = draft;
+        let Draft { sampling, answer, stops, stream, tools, .. } = draft;
+        let tools = tools.finish()?;
         let answer_tokens_max = Some(tokens_max);
         let plain = RunRequest::new(conversation, policy);
-        let request = RunRequest { answer_tokens_max, sampling, answer, stops, ..plain };
+        let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
         Ok(Self { new_run: NewRun { request_id: None, model, request }, stream })
     }
 }
@@ -80,7 +82,8 @@ impl TokenCount {
             AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
             _ => 0,
         };
-        Ok(Self { input_tokens: message_tokens(&messages) + text_tokens(schema), model })
+        let tools = draft.tools.finish()?.map_or(0, |tools| tools.bytes());
+        Ok(Self { input_tokens: message_tokens(&messages) + text_tokens(schema + tools), model })
     }
 
     /// The response body.
@@ -98,6 +101,7 @@ struct Draft {
     sampling: Sampling,
     answer: AnswerForm,
     stops: Stops,
+    tools: ToolsDraft,
     stream: bool,
     /// The effort of `output_config`, which counts more than `thinking`.
     effort: Option<Effort>,
@@ -134,6 +138,8 @@ impl Draft {
             "thinking" => self.thinking = thinking(field)?,
             "output_config" => self.read_output(field)?,
             "output_format" => self.answer = answer_form(field)?,
+            "tools" => self.tools.tools(field)?,
+            "tool_choice" => self.tools.choice(field)?,
             // It changes the bounds of the tier, so it is parsed once the tier is known.
             "podium" => self.podium = Some(field.value.clone()),
             other => return Err(unknown(other)),

@@ -1,9 +1,11 @@
 //! Messages: the answers of runs.
 
+use podium_domain::content::ToolCall;
 use podium_domain::run::{FinishReason, Run};
 use podium_domain::token_estimate::message_tokens;
 use podium_domain::usage::Usage;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::finish::{finish_of, refusal_text};
 use crate::json::text_of;
@@ -45,11 +47,30 @@ pub(super) enum Block<'a> {
         /// Always null: workers cite no sources.
         citations: Option<()>,
     },
+    /// A call of a tool.
+    ToolUse {
+        /// Identifies the call.
+        id: &'a str,
+        /// The name of the tool.
+        name: &'a str,
+        /// The arguments, an object.
+        input: Value,
+    },
 }
 
 impl<'a> Block<'a> {
     pub(super) const fn text(text: &'a str) -> Self {
         Self::Text { text, citations: None }
+    }
+
+    /// A call. Arguments that are not a JSON object stand in an object of their own, because the API has no other place for them.
+    fn call(call: &'a ToolCall) -> Self {
+        let input = match serde_json::from_str(&call.arguments) {
+            Ok(input @ Value::Object(_)) => input,
+            _ if call.arguments.trim().is_empty() => json!({}),
+            _ => json!({"invalid_json": call.arguments}),
+        };
+        Self::ToolUse { id: &call.id, name: &call.name, input }
     }
 }
 
@@ -152,10 +173,11 @@ impl MessageWriter {
 
     /// The whole response of a run; none if the run did not succeed.
     pub fn whole(&self, run: &Run) -> Option<String> {
-        let text = text_of_run(run)?;
+        let (text, calls) = (text_of_run(run)?, run.tool_calls());
+        let text = Some(text).filter(|text| calls.is_empty() || !text.is_empty()).map(Block::text);
         let Ending { stop_reason, stop_sequence, stop_details } = Ending::of(run);
         Some(text_of(&Body {
-            content: vec![Block::text(text)],
+            content: text.into_iter().chain(calls.iter().map(Block::call)).collect(),
             stop_reason: Some(stop_reason),
             stop_sequence,
             stop_details,
@@ -185,9 +207,19 @@ impl MessageWriter {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn arguments_that_are_no_object_stand_in_one() {
+        let input = |arguments: &str| {
+            let call = ToolCall::new("c", "look", arguments);
+            serde_json::to_value(Block::call(&call)).unwrap()["input"].take()
+        };
+        assert_eq!(input(r#"{"b":1,"a":2}"#).to_string(), r#"{"b":1,"a":2}"#);
+        assert_eq!((input(""), input(" ")), (json!({}), json!({})));
+        let invalid = |text: &str| json!({"invalid_json": text});
+        assert_eq!((input("{\"a\":"), input("[1]")), (invalid("{\"a\":"), invalid("[1]")));
+    }
 
     #[test]
     fn tokens_of_a_vendors_cache_are_counted_apart() {

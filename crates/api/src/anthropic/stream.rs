@@ -2,9 +2,11 @@
 
 use podium_domain::run::Run;
 use serde::Serialize;
+use serde_json::json;
 
 use super::error::ErrorBody;
 use super::response::{Block, Body, Ending, MessageWriter, UsageBody, text_of_run};
+use crate::call_queue::{CallPiece, CallQueue};
 use crate::json::text_of;
 use crate::podium_object::RunBody;
 use crate::{ApiError, StreamEvent, StreamEvents};
@@ -41,6 +43,8 @@ enum Event<'a> {
 enum Delta<'a> {
     #[serde(rename = "text_delta")]
     Text { text: &'a str },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: &'a str },
 }
 
 impl Event<'_> {
@@ -63,19 +67,24 @@ impl Event<'_> {
 
 /// Writes the events of one message in the order that the API promises: each block begins, continues and ends before the next one,
 /// and its index is one higher.
+///
+/// A worker may write several tool calls at once. A block begins once the call before it is whole; until then its pieces wait.
 #[derive(Debug)]
 pub struct MessageStream {
     writer: MessageWriter,
     /// The index of the next block.
     next_index: u32,
-    /// The index of the open text block.
+    /// The index of the open block.
     open: Option<u32>,
+    calls: CallQueue,
+    /// Text after the first call, which follows the calls.
+    late_text: String,
 }
 
 impl MessageStream {
     /// The stream of a message.
     pub const fn new(writer: MessageWriter) -> Self {
-        Self { writer, next_index: 0, open: None }
+        Self { writer, next_index: 0, open: None, calls: CallQueue::new(), late_text: String::new() }
     }
 
     /// The fields of the message.
@@ -90,31 +99,82 @@ impl MessageStream {
 
     /// The next text.
     pub fn text(&mut self, text: &str, events: &mut StreamEvents) {
-        let index = self.open.unwrap_or_else(|| {
-            let index = self.next_index;
-            self.next_index += 1;
-            let content_block = Block::text("");
-            events.push_back(Event::ContentBlockStart { index, content_block }.written());
-            index
-        });
-        self.open = Some(index);
-        events.push_back(Event::ContentBlockDelta { index, delta: Delta::Text { text } }.written());
+        if self.calls.is_empty() {
+            self.show_text(text, events);
+        } else {
+            self.late_text.push_str(text);
+        }
+    }
+
+    /// A tool call begins.
+    pub fn call_begun(&mut self, id: &str, name: &str, events: &mut StreamEvents) {
+        let pieces = self.calls.begin(id, name);
+        self.show_calls(pieces, events);
+    }
+
+    /// The next piece of the arguments of the call at position `index`.
+    pub fn call_arguments(&mut self, index: usize, text: &str, events: &mut StreamEvents) {
+        let pieces = self.calls.add(index, text);
+        self.show_calls(pieces, events);
     }
 
     /// The end of the message of a run that succeeded.
     pub fn close(&mut self, run: &Run, events: &mut StreamEvents) {
+        let waiting = self.calls.finish();
+        self.show_calls(waiting, events);
+        let late = std::mem::take(&mut self.late_text);
+        if !late.is_empty() {
+            self.end_block(events);
+            self.show_text(&late, events);
+        }
         // A refusal without words has not been streamed.
         if self.next_index == 0
             && let Some(text) = text_of_run(run)
         {
-            self.text(text, events);
+            self.show_text(text, events);
         }
-        if let Some(index) = self.open.take() {
-            events.push_back(Event::ContentBlockStop { index }.written());
-        }
+        self.end_block(events);
         let (delta, usage, podium) = (Ending::of(run), UsageBody::of(run), RunBody::of(run));
         events.push_back(Event::MessageDelta { delta, usage, podium }.written());
         events.push_back(Event::MessageStop.written());
+    }
+
+    fn show_text(&mut self, text: &str, events: &mut StreamEvents) {
+        let index = match self.open {
+            Some(index) => index,
+            None => self.begin_block(Block::text(""), events),
+        };
+        events.push_back(Event::ContentBlockDelta { index, delta: Delta::Text { text } }.written());
+    }
+
+    fn show_calls(&mut self, pieces: Vec<CallPiece>, events: &mut StreamEvents) {
+        for piece in pieces {
+            match piece {
+                CallPiece::Begun { id, name } => {
+                    self.end_block(events);
+                    self.begin_block(Block::ToolUse { id: &id, name: &name, input: json!({}) }, events);
+                }
+                CallPiece::Arguments(text) => {
+                    let Some(index) = self.open else { continue };
+                    let delta = Delta::InputJson { partial_json: &text };
+                    events.push_back(Event::ContentBlockDelta { index, delta }.written());
+                }
+            }
+        }
+    }
+
+    fn begin_block(&mut self, content_block: Block<'_>, events: &mut StreamEvents) -> u32 {
+        let index = self.next_index;
+        self.next_index += 1;
+        self.open = Some(index);
+        events.push_back(Event::ContentBlockStart { index, content_block }.written());
+        index
+    }
+
+    fn end_block(&mut self, events: &mut StreamEvents) {
+        if let Some(index) = self.open.take() {
+            events.push_back(Event::ContentBlockStop { index }.written());
+        }
     }
 }
 
@@ -130,7 +190,7 @@ pub fn error_event(error: &ApiError, request_id: Option<&str>) -> StreamEvent {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
@@ -138,10 +198,31 @@ mod tests {
         serde_json::from_str(&event.data).unwrap()
     }
 
+    fn stream() -> MessageStream {
+        MessageStream::new(MessageWriter::for_test("msg_1", "podium-mini", 42))
+    }
+
+    /// The events in short: `+0` begins block 0, `-0` ends it, and pieces stand between them.
+    fn short(events: &StreamEvents) -> String {
+        let short = events.iter().map(|event| {
+            let data = data(event);
+            let index = &data["index"];
+            match event.name.unwrap() {
+                "content_block_start" => format!("+{index}"),
+                "content_block_stop" => format!("-{index}"),
+                "content_block_delta" => {
+                    let delta = &data["delta"];
+                    delta["text"].as_str().or(delta["partial_json"].as_str()).unwrap().to_owned()
+                }
+                other => other.to_owned(),
+            }
+        });
+        short.collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn a_block_begins_once_and_every_event_has_its_name_as_type() {
-        let writer = MessageWriter::for_test("msg_1", "podium-mini", 42);
-        let (mut stream, mut events) = (MessageStream::new(writer), StreamEvents::new());
+        let (mut stream, mut events) = (stream(), StreamEvents::new());
         stream.open(&mut events);
         stream.text("blue ", &mut events);
         stream.text("light", &mut events);
@@ -164,5 +245,33 @@ mod tests {
         );
         let delta = json!({"type": "text_delta", "text": "light"});
         assert_eq!(data(&events[3]), json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+    }
+
+    #[test]
+    fn a_call_follows_the_text_piece_by_piece() {
+        let (mut stream, mut events) = (stream(), StreamEvents::new());
+        stream.text("I look.", &mut events);
+        stream.call_begun("c1", "look", &mut events);
+        stream.call_arguments(0, "{\"a\":", &mut events);
+        stream.call_arguments(0, "1}", &mut events);
+        assert_eq!(short(&events), "+0 I look. -0 +1 {\"a\": 1}");
+        let block = json!({"type": "tool_use", "id": "c1", "name": "look", "input": {}});
+        assert_eq!(data(&events[3])["content_block"], block);
+        let delta = json!({"type": "input_json_delta", "partial_json": "{\"a\":"});
+        assert_eq!(data(&events[4])["delta"], delta);
+    }
+
+    #[test]
+    fn a_call_waits_until_the_one_before_it_is_whole() {
+        let (mut stream, mut events) = (stream(), StreamEvents::new());
+        stream.call_begun("c1", "look", &mut events);
+        stream.call_begun("c2", "find", &mut events);
+        stream.call_arguments(1, "{}", &mut events);
+        assert_eq!(short(&events), "+0");
+        stream.call_arguments(0, "{\"a\":", &mut events);
+        stream.call_arguments(0, "1}", &mut events);
+        assert_eq!(short(&events), "+0 {\"a\": 1} -0 +1 {}");
+        stream.call_begun("c3", "look", &mut events);
+        assert_eq!(short(&events), "+0 {\"a\": 1} -0 +1 {} -1 +2");
     }
 }

@@ -1,16 +1,14 @@
 //! Converts the messages of a Chat Completions request.
 
 use podium_domain::content::{Image, Part, ToolCall, ToolResult};
-use podium_domain::conversation::{
-    CALL_ID_BYTES_MAX, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role,
-};
+use podium_domain::conversation::{ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use serde_json::{Map, Value};
 
 use super::tools;
 use crate::ApiError;
 use crate::field::{Field, missing, unknown};
 use crate::image::of_url;
-use crate::parts::message_of;
+use crate::parts::{call_id, message_of};
 
 /// Most tool calls of a message.
 const CALLS_MAX: usize = 128;
@@ -121,14 +119,6 @@ fn call(field: &Field<'_>) -> Result<ToolCall, ApiError> {
     let name = tools::name(&function.required(of, "name")?)?;
     let arguments = function.required(of, "arguments")?.string()?;
     Ok(ToolCall::new(id, name, arguments))
-}
-
-fn call_id(field: &Field<'_>) -> Result<String, ApiError> {
-    let id = field.string()?;
-    if (1..=CALL_ID_BYTES_MAX).contains(&id.len()) {
-        return Ok(id.to_owned());
-    }
-    Err(field.must_be(&format!("a string of 1 to {CALL_ID_BYTES_MAX} bytes")))
 }
 
 /// The result of a tool. The name of the tool comes from its call.

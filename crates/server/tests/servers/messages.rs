@@ -1,5 +1,6 @@
 //! Anthropic's Messages API: messages, streams, errors, counts of tokens, models.
 
+use podium_domain::content::ToolCall;
 use podium_ports::server::ServerLimits;
 use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Fault};
@@ -146,6 +147,37 @@ async fn the_reason_why_an_answer_ends_has_anthropics_name() {
         assert_eq!(refused["stop_reason"], "refusal");
         assert_eq!(refused["stop_details"]["explanation"], "I cannot help.");
     }
+}
+
+#[tokio::test]
+async fn a_tool_is_called_and_its_result_is_answered() {
+    let server = TestServer::with_tools().await;
+    let call = ToolCall::new("v-1", "look", r#"{"at":"sky"}"#);
+    server.vendor.otherwise(Answer::text("I look.").call(call).finish(FinishReason::ToolCalls));
+    let mut body = asking();
+    body["tools"] = json!([{"name": "look", "input_schema": {"type": "object"}}]);
+    let message = server.send(MESSAGES, "", &body.to_string()).await.json();
+    assert_eq!(message["stop_reason"], "tool_use", "{message}");
+    assert_eq!(message["content"][0]["text"], "I look.");
+    let call = &message["content"][1];
+    assert_eq!((&call["type"], &call["name"]), (&json!("tool_use"), &json!("look")));
+    assert_eq!(call["input"], json!({"at": "sky"}));
+    body["stream"] = json!(true);
+    let events = events(&server.send(MESSAGES, "", &body.to_string()).await);
+    let (_, begun) = events.iter().find(|(_, data)| data["content_block"]["type"] == "tool_use").unwrap();
+    assert_eq!((&begun["index"], &begun["content_block"]["input"]), (&json!(1), &json!({})));
+    let input: String =
+        events.iter().filter_map(|(_, data)| data["delta"]["partial_json"].as_str()).collect();
+    assert_eq!(input, r#"{"at":"sky"}"#);
+    server.vendor.otherwise(Answer::text("It is blue."));
+    let result = json!({"type": "tool_result", "tool_use_id": call["id"], "content": "blue"});
+    let asked = body["messages"][0].clone();
+    let called = json!({"role": "assistant", "content": message["content"]});
+    body["messages"] = json!([asked, called, {"role": "user", "content": [result]}]);
+    body["stream"] = json!(false);
+    let answer = server.send(MESSAGES, "", &body.to_string()).await.json();
+    assert_eq!(answer["stop_reason"], "end_turn", "{answer}");
+    assert_eq!(answer["content"][0]["text"], "It is blue.");
 }
 
 #[tokio::test]

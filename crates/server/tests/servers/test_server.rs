@@ -8,6 +8,7 @@ use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::FailedStep;
+use podium_domain::pool::Pool;
 use podium_domain::run::Run;
 use podium_engine::{CallParts, Engine, Options, Parts, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
@@ -52,21 +53,48 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Servers that need no key.
     pub(crate) async fn open(limits: ServerLimits) -> Self {
-        Self::with(limits, false, ScriptedConductor::new()).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool()).await
     }
 
     /// A server with a conductor that plans anew after a step has failed.
     pub(crate) async fn that_replans() -> Self {
         let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
-        Self::with(ServerLimits::default(), false, ScriptedConductor::new().able_to(abilities)).await
+        let conductor = ScriptedConductor::new().able_to(abilities);
+        Self::with(ServerLimits::default(), false, conductor, a_pool()).await
     }
 
     /// Servers that need a key.
     pub(crate) async fn locked(limits: ServerLimits) -> Self {
-        Self::with(limits, true, ScriptedConductor::new()).await
+        Self::with(limits, true, ScriptedConductor::new(), a_pool()).await
     }
 
-    async fn with(limits: ServerLimits, keys_required: bool, conductor: ScriptedConductor) -> Self {
+    /// Servers with one worker, `checker`, which can call tools.
+    pub(crate) async fn with_tools() -> Self {
+        let pool = Pool::parse(
+            r#"
+            schema = 1
+            name = "tools"
+            version = "1"
+            vendors = [{ id = "v", api = "openai-chat", base_url = "http://127.0.0.1:1/v1" }]
+            [[workers]]
+            id = "checker"
+            vendor = "v"
+            model = "m"
+            description = "calls tools"
+            features = ["tools"]
+            context_tokens = 32768
+            usd_per_million_tokens = { input = 1.0, output = 1.0 }
+            "#,
+        );
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap()).await
+    }
+
+    async fn with(
+        limits: ServerLimits,
+        keys_required: bool,
+        conductor: ScriptedConductor,
+        pool: Pool,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         let store = Arc::new(Store::open(&path, podium_store_sqlite::Options::default()).await.unwrap());
@@ -87,7 +115,7 @@ impl TestServer {
             live: Arc::new(MemoryLive::new(LiveOptions::default())),
             clock: clock.clone(),
             ids: Arc::new(SeededIds::new(7)),
-            pool: Arc::new(a_pool()),
+            pool: Arc::new(pool),
         };
         let engine = Engine::new(parts, Options::default());
         let mut work = JoinSet::new();

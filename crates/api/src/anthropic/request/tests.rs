@@ -1,6 +1,6 @@
 //! The parameters and blocks of a request: which are used, ignored or refused, and the names in the errors.
 
-use podium_domain::content::{Image, MediaType, Part};
+use podium_domain::content::{Image, MediaType, Part, ToolCall};
 use podium_domain::conversation::Role;
 use podium_domain::policy::{PoolRule, Tier};
 use serde_json::json;
@@ -112,6 +112,59 @@ fn earlier_thinking_is_dropped() {
 }
 
 #[test]
+fn calls_and_results_of_tools_are_read() {
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"b": 1, "a": [1.0]}});
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}});
+    let blocks = json!([{"type": "text", "text": "blue"}, image, {"type": "text", "text": "sky"}]);
+    let result =
+        json!({"type": "tool_result", "tool_use_id": "toolu_1", "content": blocks, "is_error": true});
+    let turns = json!([
+        {"role": "user", "content": "Which colour?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
+        {"role": "user", "content": [result, {"type": "text", "text": "Now?"}]},
+    ]);
+    let read = messages_of(turns);
+    let call = ToolCall::new("toolu_1", "look", r#"{"b":1,"a":[1.0]}"#);
+    assert_eq!(read[1], Message::new(Role::Assistant, "I look.").with([Part::ToolCall(call)]));
+    let [Part::ToolResult(result), Part::Text(text)] = read[2].parts.as_slice() else { panic!("{read:?}") };
+    assert_eq!((result.call_id.as_str(), result.output.as_str()), ("toolu_1", "blue\nsky"));
+    assert_eq!((result.is_error, result.images.len(), text.as_str()), (true, 1, "Now?"));
+}
+
+#[test]
+fn a_conversation_may_end_with_results() {
+    let call = json!({"type": "tool_use", "id": "c", "name": "look", "input": {}});
+    for content in [json!("blue"), Value::Null, json!([])] {
+        let result = json!({"type": "tool_result", "tool_use_id": "c", "content": content});
+        let turns = json!([
+            {"role": "user", "content": "Which colour?"},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]);
+        assert_eq!(messages_of(turns).len(), 3);
+    }
+}
+
+#[test]
+fn tools_are_part_of_the_run_and_of_its_prompt() {
+    let tools = json!([{"name": "look", "input_schema": {"type": "object"}}]);
+    let mut body = good();
+    body["tools"] = tools.clone();
+    body["tool_choice"] = json!({"type": "any"});
+    let request = MessagesRequest::parse(body.to_string().as_bytes()).unwrap().new_run.request;
+    let offered = request.tools.unwrap();
+    assert_eq!((offered.tools.len(), offered.choice.is_forced()), (1, true));
+    let count = |body: &Value| {
+        let counted = TokenCount::parse(body.to_string().as_bytes()).unwrap().to_json();
+        serde_json::from_str::<Value>(&counted).unwrap()["input_tokens"].as_u64().unwrap()
+    };
+    assert!(count(&body) > count(&good()));
+    let twice = json!([tools[0], tools[0]]);
+    assert_eq!(refusal("tools", twice), (ErrorCode::InvalidValue, "tools[1].name".to_owned()));
+    assert_eq!(refusal("tool_choice", json!({"type": "any"})).1, "tool_choice");
+}
+
+#[test]
 fn an_error_names_the_place_in_the_messages() {
     let block = |block: Value| json!({"role": "user", "content": [block]});
     let image = |source: Value| block(json!({"type": "image", "source": source}));
@@ -150,6 +203,16 @@ fn an_error_names_the_place_in_the_messages() {
         (
             json!({"role": "assistant", "content": [{"type": "image", "source": {}}]}),
             "messages[0].content[0].type",
+        ),
+        (
+            block(json!({"type": "tool_use", "id": "c", "name": "a", "input": {}})),
+            "messages[0].content[0].type",
+        ),
+        (block(json!({"type": "tool_result"})), "messages[0].content[0].tool_use_id"),
+        (block(json!({"type": "tool_result", "tool_use_id": ""})), "messages[0].content[0].tool_use_id"),
+        (
+            block(json!({"type": "tool_result", "tool_use_id": "c", "content": 1})),
+            "messages[0].content[0].content",
         ),
     ] {
         assert_eq!(refusal("messages", json!([message])).1, param);
