@@ -1,16 +1,69 @@
-//! The tools of a Chat Completions request: their definitions, and how they may be called.
+//! The tools of a request of either API: their definitions, and how they may be called.
 
 use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, ToolsError};
 
 use crate::field::Field;
 use crate::{ApiError, ErrorCode};
 
-/// Most characters of a tool's name in this API.
+/// Most characters of a tool's name in these APIs.
 const NAME_CHARS_MAX: usize = 64;
+
+/// The place of the members that describe a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Layout {
+    /// In a member of their own, such as `function`, as Chat Completions has them.
+    #[default]
+    Nested,
+    /// Next to `type`, as the Responses API has them.
+    Flat,
+}
+
+impl Layout {
+    /// The object that describes the value of type `kind`. Its members may have these names only.
+    fn described<'a>(self, field: &Field<'a>, kind: &str, names: &[&str]) -> Result<Field<'a>, ApiError> {
+        let outer = field.object()?;
+        if self == Self::Nested {
+            field.only(outer, &["type", kind])?;
+            let inner = field.required(outer, kind)?;
+            inner.only(inner.object()?, names)?;
+            return Ok(inner);
+        }
+        let names: Vec<_> = names.iter().chain(&["type"]).copied().collect();
+        field.only(outer, &names)?;
+        Ok(field.clone())
+    }
+
+    /// The names of the members of a function.
+    const fn function_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Nested => &["name", "description", "parameters", "strict"],
+            // The last one tells OpenAI's own service when to load a tool.
+            Self::Flat => &["name", "description", "parameters", "strict", "defer_loading"],
+        }
+    }
+
+    fn path_of(self, error: &ToolsError) -> String {
+        let function = |index: &usize| match self {
+            Self::Nested => format!("tools[{index}].function"),
+            Self::Flat => format!("tools[{index}]"),
+        };
+        match error {
+            ToolsError::Name { index } | ToolsError::SameName { index, .. } => {
+                format!("{}.name", function(index))
+            }
+            ToolsError::NoObject { index } | ToolsError::TooDeep { index } => {
+                format!("{}.parameters", function(index))
+            }
+            ToolsError::Count { .. } | ToolsError::TooLong { .. } => "tools".to_owned(),
+            ToolsError::UnknownChoice { .. } => "tool_choice".to_owned(),
+        }
+    }
+}
 
 /// The tools of a request while it is parsed.
 #[derive(Default)]
 pub(super) struct ToolsDraft {
+    layout: Layout,
     tools: Vec<Tool>,
     choice: Option<Selection>,
     at_once: CallsAtOnce,
@@ -26,13 +79,20 @@ struct Selection {
 }
 
 impl ToolsDraft {
+    /// The draft for a request of the Responses API; the default one is for Chat Completions.
+    pub(super) fn flat() -> Self {
+        Self { layout: Layout::Flat, ..Self::default() }
+    }
+
     pub(super) fn tools(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
-        self.tools = field.array_of(TOOLS_MAX)?.map(|field| tool(&field)).collect::<Result<_, _>>()?;
+        let layout = self.layout;
+        self.tools =
+            field.array_of(TOOLS_MAX)?.map(|field| tool(layout, &field)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
     pub(super) fn choice(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
-        self.choice = Some(choice(field)?);
+        self.choice = Some(choice(self.layout, field)?);
         Ok(())
     }
 
@@ -43,7 +103,7 @@ impl ToolsDraft {
 
     /// The tools and their rules; `None` without tools.
     pub(super) fn finish(self) -> Result<Option<ToolUse>, ApiError> {
-        let Self { mut tools, choice, at_once } = self;
+        let Self { layout, mut tools, choice, at_once } = self;
         if tools.is_empty() {
             return match choice.and_then(|choice| choice.needs_tools) {
                 Some(path) => {
@@ -65,7 +125,7 @@ impl ToolsDraft {
             chosen = choice;
         }
         let tools = ToolUse { tools, choice: chosen, at_once };
-        tools.check().map_err(|e| invalid(&path_of(&e), e.to_string()))?;
+        tools.check().map_err(|e| invalid(&layout.path_of(&e), e.to_string()))?;
         Ok(Some(tools))
     }
 }
@@ -74,30 +134,10 @@ fn invalid(path: &str, message: String) -> ApiError {
     ApiError::on_field(ErrorCode::InvalidValue, path, message)
 }
 
-fn path_of(error: &ToolsError) -> String {
-    let function = |index: &usize| format!("tools[{index}].function");
-    match error {
-        ToolsError::Name { index } | ToolsError::SameName { index, .. } => {
-            format!("{}.name", function(index))
-        }
-        ToolsError::NoObject { index } | ToolsError::TooDeep { index } => {
-            format!("{}.parameters", function(index))
-        }
-        ToolsError::Count { .. } | ToolsError::TooLong { .. } => "tools".to_owned(),
-        ToolsError::UnknownChoice { .. } => "tool_choice".to_owned(),
-    }
-}
-
-fn tool(field: &Field<'_>) -> Result<Tool, ApiError> {
-    let tool = field.object()?;
-    let kind = field.required(tool, "type")?;
-    if kind.string()? != "function" {
-        return Err(kind.unsupported("only tools of type `function` can be called"));
-    }
-    field.only(tool, &["type", "function"])?;
-    let function = field.required(tool, "function")?;
+fn tool(layout: Layout, field: &Field<'_>) -> Result<Tool, ApiError> {
+    check_function(field)?;
+    let function = layout.described(field, "function", layout.function_names())?;
     let of = function.object()?;
-    function.only(of, &["name", "description", "parameters", "strict"])?;
     let name = name(&function.required(of, "name")?)?;
     let description = function.member(of, "description");
     let schema = match function.member(of, "parameters") {
@@ -115,6 +155,15 @@ fn tool(field: &Field<'_>) -> Result<Tool, ApiError> {
     })
 }
 
+/// Rejects tools of other types than functions.
+fn check_function(field: &Field<'_>) -> Result<(), ApiError> {
+    let kind = field.required(field.object()?, "type")?;
+    if kind.string()? == "function" {
+        return Ok(());
+    }
+    Err(kind.unsupported("only tools of type `function` can be called"))
+}
+
 /// The name of a tool.
 pub(super) fn name(field: &Field<'_>) -> Result<String, ApiError> {
     let name = field.string()?;
@@ -124,7 +173,7 @@ pub(super) fn name(field: &Field<'_>) -> Result<String, ApiError> {
     Err(field.must_be(&format!("1 to {NAME_CHARS_MAX} letters, digits, `_` or `-`")))
 }
 
-fn choice(field: &Field<'_>) -> Result<Selection, ApiError> {
+fn choice(layout: Layout, field: &Field<'_>) -> Result<Selection, ApiError> {
     let simple = |choice: ToolChoice| {
         let needs_tools = choice.is_forced().then(|| field.path.clone());
         Ok(Selection { choice, allowed: None, needs_tools })
@@ -136,21 +185,17 @@ fn choice(field: &Field<'_>) -> Result<Selection, ApiError> {
     let kind = field.required(object, "type")?;
     match kind.string()? {
         "function" => {
-            field.only(object, &["type", "function"])?;
-            let function = field.required(object, "function")?;
-            let of = function.object()?;
-            function.only(of, &["name"])?;
-            simple(ToolChoice::Named(function.required(of, "name")?.string()?.to_owned()))
+            let function = layout.described(field, "function", &["name"])?;
+            let name = function.required(function.object()?, "name")?;
+            simple(ToolChoice::Named(name.string()?.to_owned()))
         }
         "allowed_tools" => {
-            field.only(object, &["type", "allowed_tools"])?;
-            let allowed = field.required(object, "allowed_tools")?;
+            let allowed = layout.described(field, "allowed_tools", &["mode", "tools"])?;
             let of = allowed.object()?;
-            allowed.only(of, &["mode", "tools"])?;
             let choice = mode(&allowed.required(of, "mode")?, &["auto", "required"])?;
             let names = allowed.required(of, "tools")?;
-            let names: Vec<_> =
-                names.array_of(TOOLS_MAX)?.map(|tool| allowed_name(&tool)).collect::<Result<_, _>>()?;
+            let names = names.array_of(TOOLS_MAX)?.map(|tool| allowed_name(layout, &tool));
+            let names: Vec<_> = names.collect::<Result<_, _>>()?;
             if names.is_empty() {
                 return Err(allowed.required(of, "tools")?.must_be("an array with at least one tool"));
             }
@@ -168,13 +213,9 @@ fn mode(field: &Field<'_>, names: &[&str]) -> Result<ToolChoice, ApiError> {
     })
 }
 
-fn allowed_name(field: &Field<'_>) -> Result<String, ApiError> {
-    let tool = field.object()?;
-    let kind = field.required(tool, "type")?;
-    if kind.string()? != "function" {
-        return Err(kind.unsupported("only tools of type `function` can be called"));
-    }
-    let function = field.required(tool, "function")?;
+fn allowed_name(layout: Layout, field: &Field<'_>) -> Result<String, ApiError> {
+    check_function(field)?;
+    let function = layout.described(field, "function", &["name"])?;
     Ok(function.required(function.object()?, "name")?.string()?.to_owned())
 }
 
@@ -241,6 +282,36 @@ mod tests {
             (tools.choice, tools.tools.len(), tools.tools[0].name.as_str()),
             (ToolChoice::Required, 1, "find")
         );
+    }
+
+    #[test]
+    fn tools_of_the_responses_api_are_flat() {
+        let parsed = |tools: Value, choice: Value| {
+            let mut draft = ToolsDraft::flat();
+            draft.tools(&Field::new("tools", &tools))?;
+            draft.choice(&Field::new("tool_choice", &choice))?;
+            draft.finish()
+        };
+        let named = |name: &str| json!({"type": "function", "name": name});
+        let look =
+            json!({"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": false});
+        let tools = json!([look, named("find")]);
+        let read = parsed(tools.clone(), named("find")).unwrap().unwrap();
+        assert_eq!(read.choice, ToolChoice::Named("find".to_owned()));
+        assert_eq!((read.tools.len(), read.tools[0].strict), (2, Some(false)));
+        let allowed = json!({"type": "allowed_tools", "mode": "required", "tools": [named("look")]});
+        let read = parsed(tools.clone(), allowed).unwrap().unwrap();
+        assert_eq!((read.choice, read.tools.len()), (ToolChoice::Required, 1));
+        for (tools, choice, param) in [
+            (json!([function("look")]), json!("auto"), "tools[0].function"),
+            (json!([{"type": "custom", "name": "x"}]), json!("auto"), "tools[0].type"),
+            (json!([{"type": "function"}]), json!("auto"), "tools[0].name"),
+            (json!([named("a"), named("a")]), json!("auto"), "tools[1].name"),
+            (tools.clone(), function("look"), "tool_choice.function"),
+            (tools, named("other"), "tool_choice"),
+        ] {
+            assert_eq!(parsed(tools, choice).unwrap_err().param(), Some(param));
+        }
     }
 
     #[test]

@@ -237,10 +237,13 @@ impl AnswerFormat for ResponseFormat {
         self.stream.text(text, events);
     }
 
-    // Requests with tools are rejected, so no answer has calls.
-    fn call_begun(&mut self, _index: usize, _id: &str, _name: &str, _events: &mut StreamEvents) {}
+    fn call_begun(&mut self, _index: usize, id: &str, name: &str, events: &mut StreamEvents) {
+        self.stream.call_begun(id, name, events);
+    }
 
-    fn call_arguments(&mut self, _index: usize, _text: &str, _events: &mut StreamEvents) {}
+    fn call_arguments(&mut self, index: usize, text: &str, events: &mut StreamEvents) {
+        self.stream.call_arguments(index, text, events);
+    }
 
     fn close(&mut self, run: &Run, events: &mut StreamEvents) {
         self.stream.close(run, events);

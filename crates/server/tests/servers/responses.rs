@@ -1,5 +1,6 @@
 //! The Responses API: whole and streamed responses, and stored ones.
 
+mod functions;
 mod schema;
 mod stored;
 

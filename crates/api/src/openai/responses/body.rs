@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use podium_domain::answer::AnswerForm;
 use podium_domain::run::{FinishReason, Run, RunState};
+use podium_domain::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::id::response_id;
 use super::items::{Item, output};
@@ -74,8 +75,8 @@ pub(super) struct Body<'a> {
     store: bool,
     temperature: f32,
     text: Text<'a>,
-    tool_choice: &'static str,
-    tools: [(); 0],
+    tool_choice: Value,
+    tools: Vec<ToolBody<'a>>,
     top_logprobs: u32,
     top_p: f32,
     presence_penalty: f32,
@@ -87,6 +88,23 @@ pub(super) struct Body<'a> {
     metadata: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     podium: Option<RunBody>,
+}
+
+/// A function.
+#[derive(Serialize)]
+struct ToolBody<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: Option<&'a str>,
+    parameters: &'a Value,
+    strict: Option<bool>,
+}
+
+impl<'a> From<&'a Tool> for ToolBody<'a> {
+    fn from(Tool { name, description, schema, strict }: &'a Tool) -> Self {
+        let description = Some(description.as_str()).filter(|text| !text.is_empty());
+        Self { r#type: "function", name, description, parameters: schema, strict: *strict }
+    }
 }
 
 #[derive(Serialize)]
@@ -180,7 +198,7 @@ impl ResponseWriter {
             max_tool_calls: record.max_tool_calls,
             model: &spec.model,
             output: if is_shown { output(run) } else { Vec::new() },
-            parallel_tool_calls: record.parallel_tool_calls.unwrap_or(true),
+            parallel_tool_calls: may_call_several(request.tools.as_ref(), record),
             previous_response_id: record.previous.map(response_id),
             prompt_cache_key: record.prompt_cache_key.as_deref(),
             prompt_cache_retention: record.prompt_cache_retention.as_deref(),
@@ -197,8 +215,8 @@ impl ResponseWriter {
                 format: Format::of(&request.answer),
                 verbosity: record.verbosity.as_deref().unwrap_or("medium"),
             },
-            tool_choice: "auto",
-            tools: [],
+            tool_choice: tool_choice(request.tools.as_ref()),
+            tools: request.tools.iter().flat_map(|tools| &tools.tools).map(Into::into).collect(),
             top_logprobs: 0,
             top_p: request.sampling.top_p.unwrap_or(1.0),
             presence_penalty: 0.0,
@@ -223,6 +241,23 @@ impl ResponseWriter {
             (Moment::Now, RunState::Failed { .. }) => Status::Failed,
             (Moment::Now, RunState::Cancelled) => Status::Cancelled,
         }
+    }
+}
+
+/// Whether an answer may have several function calls. Without tools, the parameter is only repeated.
+fn may_call_several(tools: Option<&ToolUse>, record: &Record) -> bool {
+    match tools {
+        Some(tools) => tools.at_once == CallsAtOnce::Several,
+        None => record.parallel_tool_calls.unwrap_or(true),
+    }
+}
+
+fn tool_choice(tools: Option<&ToolUse>) -> Value {
+    match tools.map(|tools| &tools.choice) {
+        None | Some(ToolChoice::Auto) => json!("auto"),
+        Some(ToolChoice::None) => json!("none"),
+        Some(ToolChoice::Required) => json!("required"),
+        Some(ToolChoice::Named(name)) => json!({"type": "function", "name": name}),
     }
 }
 

@@ -5,10 +5,12 @@ use podium_domain::ids::RunId;
 /// The digits of a run's id.
 const DIGITS: usize = 32;
 const RESPONSE: &str = "resp_";
-/// The prefixes of items: messages and reasoning.
-const ITEMS: [&str; 2] = [MESSAGE, REASONING];
+/// The prefixes of items: messages, reasoning, function calls and their outputs.
+const ITEMS: [&str; 4] = [MESSAGE, REASONING, CALL, OUTPUT];
 const MESSAGE: &str = "msg_";
 const REASONING: &str = "rs_";
+const CALL: &str = "fc_";
+const OUTPUT: &str = "fco_";
 
 /// The id of a run's response.
 pub(super) fn response_id(run: RunId) -> String {
@@ -29,6 +31,38 @@ pub(super) fn run_of_item(id: &str) -> Option<RunId> {
 /// The id of the message that a run answers with.
 pub(super) fn output_message_id(run: RunId) -> String {
     format!("{MESSAGE}{}", run.as_uuid().simple())
+}
+
+/// The id of a message with text that a worker wrote after its calls. It occurs in streams only.
+pub(super) fn late_message_id(run: RunId) -> String {
+    format!("{MESSAGE}{}_late", run.as_uuid().simple())
+}
+
+/// The id of the function call at position `call` of the answer.
+pub(super) fn output_call_id(run: RunId, call: usize) -> String {
+    format!("{CALL}{}_{call}", run.as_uuid().simple())
+}
+
+/// The position of a function call in the answer.
+pub(super) fn output_call_index(id: &str) -> Option<usize> {
+    id.strip_prefix(CALL)?.split_once('_')?.1.parse().ok()
+}
+
+/// The id of a function call in a run's input: part `part` of the message at `index` among all messages of the run.
+pub(super) fn input_call_id(run: RunId, index: usize, part: usize) -> String {
+    format!("{CALL}{}_{index}_{part}", run.as_uuid().simple())
+}
+
+/// The id of the output of a function in a run's input, as [`input_call_id`].
+pub(super) fn input_output_id(run: RunId, index: usize, part: usize) -> String {
+    format!("{OUTPUT}{}_{index}_{part}", run.as_uuid().simple())
+}
+
+/// The message and the part that the id of a function call or an output in an input names.
+pub(super) fn input_part(id: &str) -> Option<(usize, usize)> {
+    let rest = id.strip_prefix(CALL).or_else(|| id.strip_prefix(OUTPUT))?;
+    let (index, part) = rest.split_once('_')?.1.split_once('_')?;
+    Some((index.parse().ok()?, part.parse().ok()?))
 }
 
 /// The id of a message of a run's input. `index` is its position among all messages of the run.
@@ -64,6 +98,15 @@ mod tests {
         assert_eq!(input_message_index(&output_message_id(run)), None);
         let input = input_message_id(run, 12);
         assert_eq!((run_of_item(&input), input_message_index(&input)), (Some(run), Some(12)));
+        let call = output_call_id(run, 3);
+        assert_eq!(
+            (run_of_item(&call), output_call_index(&call), input_part(&call)),
+            (Some(run), Some(3), None)
+        );
+        for id in [input_call_id(run, 12, 1), input_output_id(run, 12, 1)] {
+            assert_eq!((run_of_item(&id), output_call_index(&id)), (Some(run), None), "{id}");
+            assert_eq!(input_part(&id), Some((12, 1)), "{id}");
+        }
     }
 
     #[test]
@@ -77,7 +120,7 @@ mod tests {
         ] {
             assert_eq!(run_of_response(id), None, "{id}");
         }
-        for id in ["msg_", "msg_abc", "fc_01890a5dac96774bbcceb302099a8057"] {
+        for id in ["msg_", "msg_abc", "mcp_01890a5dac96774bbcceb302099a8057"] {
             assert_eq!(run_of_item(id), None, "{id}");
         }
     }

@@ -1,6 +1,6 @@
 //! Reads the input of a request: a text, or items.
 
-use podium_domain::content::{Image, Part};
+use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::RunId;
 use serde_json::{Map, Value};
@@ -9,7 +9,8 @@ use super::compaction;
 use super::id::run_of_item;
 use crate::field::Field;
 use crate::image::of_url;
-use crate::parts::message_of;
+use crate::openai::tools;
+use crate::parts::{call_id, message_of};
 use crate::{ApiError, ErrorCode};
 
 /// An item of the input.
@@ -17,9 +18,13 @@ use crate::{ApiError, ErrorCode};
 pub(super) enum InputItem {
     /// A message.
     Message(Message),
-    /// A message of an earlier response, by its id.
+    /// A function call of an earlier answer.
+    Call(ToolCall),
+    /// The output of a function.
+    Output(ToolResult),
+    /// An item of an earlier response, by its id.
     Reference {
-        /// The id of the message.
+        /// The id of the item.
         id: String,
         /// The run of the response.
         run: RunId,
@@ -32,10 +37,42 @@ impl InputItem {
     /// The run that it refers to.
     pub(super) const fn run(&self) -> Option<RunId> {
         match self {
-            Self::Message(_) => None,
+            Self::Message(_) | Self::Call(_) | Self::Output(_) => None,
             Self::Reference { run, .. } => Some(*run),
         }
     }
+}
+
+/// The messages of these items; all references are resolved. Function calls belong to the answer before them, and outputs that
+/// follow each other become one message of the user, as vendors need them.
+pub(super) fn messages_of(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> {
+    let mut messages: Vec<Message> = Vec::new();
+    for item in items {
+        match (item, messages.last_mut()) {
+            (InputItem::Call(call), Some(last)) if last.role == Role::Assistant => {
+                last.parts.push(Part::ToolCall(call));
+            }
+            (InputItem::Call(call), _) => {
+                messages.push(Message::new(Role::Assistant, "").with([Part::ToolCall(call)]));
+            }
+            (InputItem::Output(result), Some(last)) if last.is_results_only() => {
+                last.parts.push(Part::ToolResult(result));
+            }
+            (InputItem::Output(result), _) => {
+                messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));
+            }
+            // A worker may write text after its calls.
+            (InputItem::Message(Message { role: Role::Assistant, text, parts }), Some(last))
+                if last.role == Role::Assistant && last.calls().next().is_some() =>
+            {
+                last.parts.push(Part::Text(text));
+                last.parts.extend(parts);
+            }
+            (InputItem::Message(message), _) => messages.push(message),
+            (InputItem::Reference { id, path, .. }, _) => return Err(unknown_item(&path, &id)),
+        }
+    }
+    Ok(messages)
 }
 
 /// The items of the parameter `input`.
@@ -63,11 +100,34 @@ fn item_of(field: &Field<'_>) -> Result<Option<InputItem>, ApiError> {
             let content = field.required(item, "encrypted_content")?;
             compaction::message_of(&content).map(|message| Some(InputItem::Message(message)))
         }
-        "function_call" | "function_call_output" | "custom_tool_call" | "custom_tool_call_output" => {
-            Err(kind.unsupported("tools cannot be called yet"))
-        }
-        _ => Err(kind.unsupported("it must be `message`, `reasoning`, `item_reference` or `compaction`")),
+        "function_call" => call(field, item).map(|call| Some(InputItem::Call(call))),
+        "function_call_output" => output(field, item).map(|result| Some(InputItem::Output(result))),
+        _ => Err(kind.unsupported(
+            "it must be `message`, `function_call`, `function_call_output`, `reasoning`, `item_reference` or `compaction`",
+        )),
     }
+}
+
+/// A function call of an earlier answer. Its arguments are a model's text and need not be JSON.
+fn call(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolCall, ApiError> {
+    // The id and the status belong to an earlier response.
+    let known = ["type", "id", "call_id", "name", "arguments", "status", "namespace", "created_by"];
+    field.only(item, &known)?;
+    if let Some(namespace) = field.member(item, "namespace") {
+        return Err(namespace.unsupported("functions have no namespaces here; leave it out"));
+    }
+    let id = call_id(&field.required(item, "call_id")?)?;
+    let name = tools::name(&field.required(item, "name")?)?;
+    Ok(ToolCall::new(id, name, field.required(item, "arguments")?.string()?))
+}
+
+/// The output of a function: a text, or parts. The name of the function comes from its call.
+fn output(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolResult, ApiError> {
+    field.only(item, &["type", "id", "call_id", "output", "status", "created_by"])?;
+    let id = call_id(&field.required(item, "call_id")?)?;
+    let output = content(Role::User, &field.required(item, "output")?)?;
+    let images = output.parts.iter().flat_map(Part::images).cloned().collect();
+    Ok(ToolResult { images, ..ToolResult::new(id, "", output.words()) })
 }
 
 /// Reasoning of an earlier response, which is dropped: it is of use only to the worker that wrote it.
@@ -110,14 +170,15 @@ fn message(field: &Field<'_>, item: &Map<String, Value>) -> Result<InputItem, Ap
         "assistant" => Role::Assistant,
         _ => Role::System,
     };
-    let content = field.required(item, "content")?;
-    match content.value {
-        Value::String(text) => Ok(InputItem::Message(Message::new(role, text.as_str()))),
-        Value::Array(_) => {
-            let parts = content.array_of(PARTS_MAX)?.map(|sent| part(role, &sent));
-            message_of(role, parts).map(InputItem::Message)
-        }
-        _ => Err(content.must_be("a string or an array of parts")),
+    content(role, &field.required(item, "content")?).map(InputItem::Message)
+}
+
+/// A text, or parts.
+fn content(role: Role, field: &Field<'_>) -> Result<Message, ApiError> {
+    match field.value {
+        Value::String(text) => Ok(Message::new(role, text.as_str())),
+        Value::Array(_) => message_of(role, field.array_of(PARTS_MAX)?.map(|sent| part(role, &sent))),
+        _ => Err(field.must_be("a string or an array of parts")),
     }
 }
 

@@ -1,11 +1,15 @@
 //! The items of a response: those of its input and those of its output.
 
-use podium_domain::content::{Image, Part};
+use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::run::{FinishReason, Run};
 use serde::Serialize;
 
-use super::id::{input_message_id, input_message_index, output_message_id};
+use super::id::{
+    input_call_id, input_message_id, input_message_index, input_output_id, input_part, output_call_id,
+    output_call_index, output_message_id,
+};
+use super::input::InputItem;
 use super::record::Record;
 use crate::finish::{finish_of, refusal_text};
 use crate::json::text_of;
@@ -24,6 +28,35 @@ pub(super) enum Item<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'static str>,
     },
+    /// A function call.
+    FunctionCall {
+        id: String,
+        status: ItemStatus,
+        call_id: String,
+        name: String,
+        /// The arguments, as the worker wrote them. Models write invalid JSON too.
+        arguments: String,
+    },
+    /// The output of a function.
+    FunctionCallOutput { id: String, status: ItemStatus, call_id: String, output: Output<'a> },
+}
+
+/// The output of a function: a text, or parts if it has images.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Output<'a> {
+    Text(&'a str),
+    Parts(Vec<Content<'a>>),
+}
+
+impl Item<'_> {
+    fn id(&self) -> &str {
+        match self {
+            Self::Message { id, .. }
+            | Self::FunctionCall { id, .. }
+            | Self::FunctionCallOutput { id, .. } => id,
+        }
+    }
 }
 
 /// How far an item is.
@@ -66,23 +99,31 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The message that a run answers with.
-pub(super) fn output_message<'a>(run: &Run, status: ItemStatus, content: Vec<Content<'a>>) -> Item<'a> {
-    Item::Message {
-        id: output_message_id(run.id()),
-        status,
-        role: "assistant",
-        content,
-        phase: Some("final_answer"),
-    }
+/// A message of an answer.
+pub(super) fn message(id: String, status: ItemStatus, content: Vec<Content<'_>>) -> Item<'_> {
+    Item::Message { id, status, role: "assistant", content, phase: Some("final_answer") }
 }
 
-/// The output of a run so far. An answer is part of it once it is complete.
+/// The output of a run so far: a message, and the function calls after it. An answer is part of it once it is complete.
 pub(super) fn output(run: &Run) -> Vec<Item<'_>> {
-    if run.answer().is_none() {
-        return Vec::new();
+    let Some(answer) = run.answer() else { return Vec::new() };
+    let calls = run.tool_calls();
+    let last = calls.len().checked_sub(1);
+    // Only the last item can be cut off.
+    let status_of = |is_last: bool| if is_last { answer_status(run) } else { ItemStatus::Completed };
+    let mut items = Vec::new();
+    if calls.is_empty() || !answer.is_empty() {
+        let content = vec![Content::of_answer(run)];
+        items.push(message(output_message_id(run.id()), status_of(last.is_none()), content));
     }
-    vec![output_message(run, answer_status(run), vec![Content::of_answer(run)])]
+    items.extend(calls.into_iter().enumerate().map(|(index, call)| Item::FunctionCall {
+        id: output_call_id(run.id(), index),
+        status: status_of(last == Some(index)),
+        call_id: call.id,
+        name: call.name,
+        arguments: call.arguments,
+    }));
+    items
 }
 
 /// The status of an answer.
@@ -93,12 +134,26 @@ pub(super) fn answer_status(run: &Run) -> ItemStatus {
     }
 }
 
-/// The message that an item's id names; none if the run does not have it.
-pub(super) fn message_of_item(run: &Run, id: &str) -> Option<Message> {
+/// The item that an id names; none if the run does not have it.
+pub(super) fn item_of(run: &Run, id: &str) -> Option<InputItem> {
     if id == output_message_id(run.id()) {
-        return Some(Message::new(Role::Assistant, run.answer()?));
+        return Some(InputItem::Message(Message::new(Role::Assistant, run.answer()?)));
     }
-    run.spec().request.conversation.messages().get(input_message_index(id)?).cloned()
+    let of_call = |call: &ToolCall| InputItem::Call(ToolCall::new(&*call.id, &*call.name, &*call.arguments));
+    if let Some(index) = output_call_index(id) {
+        return run.tool_calls().get(index).map(of_call);
+    }
+    let messages = run.spec().request.conversation.messages();
+    if let Some((index, part)) = input_part(id) {
+        return match messages.get(index)?.parts.get(part)? {
+            Part::ToolCall(call) => Some(of_call(call)),
+            Part::ToolResult(result) => Some(InputItem::Output(result.clone())),
+            Part::Text(_) | Part::Image(_) | Part::Reasoning(_) => None,
+        };
+    }
+    let message = messages.get(input_message_index(id)?)?;
+    let parts = message.parts.iter().filter(|part| matches!(part, Part::Text(_) | Part::Image(_)));
+    Some(InputItem::Message(Message::new(message.role, &*message.text).with(parts.cloned())))
 }
 
 /// The order of a list of items.
@@ -123,26 +178,21 @@ pub struct InputItems<'a> {
 impl<'a> InputItems<'a> {
     /// At most `limit` items in `order`, those behind item `after` if it is given. None if the input has no such item.
     pub fn page(run: &'a Run, order: ItemOrder, after: Option<&str>, limit: usize) -> Option<Self> {
-        let messages = run.spec().request.conversation.messages();
-        let first = Record::of(run).first_input();
-        let mut indices: Vec<_> = (first..messages.len()).collect();
+        let messages = run.spec().request.conversation.messages().iter().enumerate();
+        let messages = messages.skip(Record::of(run).first_input());
+        let mut data: Vec<_> =
+            messages.flat_map(|(index, message)| input_items(run, index, message)).collect();
         if order == ItemOrder::Descending {
-            indices.reverse();
+            data.reverse();
         }
         if let Some(after) = after {
-            let at = indices.iter().position(|index| input_message_id(run.id(), *index) == after)?;
-            indices.drain(..=at);
+            let at = data.iter().position(|item| item.id() == after)?;
+            data.drain(..=at);
         }
-        let has_more = indices.len() > limit;
-        indices.truncate(limit);
-        let id = |index: Option<&usize>| index.map(|index| input_message_id(run.id(), *index));
-        Some(Self {
-            object: "list",
-            first_id: id(indices.first()),
-            last_id: id(indices.last()),
-            data: indices.iter().map(|index| input_message(run, *index, &messages[*index])).collect(),
-            has_more,
-        })
+        let has_more = data.len() > limit;
+        data.truncate(limit);
+        let id = |item: Option<&Item<'_>>| item.map(|item| item.id().to_owned());
+        Some(Self { object: "list", first_id: id(data.first()), last_id: id(data.last()), data, has_more })
     }
 
     /// The page as JSON.
@@ -151,24 +201,54 @@ impl<'a> InputItems<'a> {
     }
 }
 
-fn input_message<'a>(run: &Run, index: usize, message: &'a Message) -> Item<'a> {
+/// The items of a message: its text and images, and then its function calls or outputs.
+fn input_items<'a>(run: &Run, index: usize, message: &'a Message) -> Vec<Item<'a>> {
     let text = |text: &'a str| match message.role {
         Role::Assistant => Content::output(text),
         Role::User | Role::System => Content::InputText { text },
     };
     let first = (!message.text.is_empty() || message.parts.is_empty()).then(|| text(&message.text));
-    let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(more) => Some(text(more)),
-        Part::Image(image) => Some(Content::InputImage { image_url: url_of(image), detail: "auto" }),
-        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
-    });
-    Item::Message {
+    let mut content: Vec<_> = first.into_iter().collect();
+    let mut others = Vec::new();
+    for (part_index, part) in message.parts.iter().enumerate() {
+        match part {
+            Part::Text(more) => content.push(text(more)),
+            Part::Image(image) => content.push(input_image(image)),
+            Part::ToolCall(call) => others.push(input_call(input_call_id(run.id(), index, part_index), call)),
+            Part::ToolResult(result) => {
+                others.push(input_output(input_output_id(run.id(), index, part_index), result));
+            }
+            Part::Reasoning(_) => {}
+        }
+    }
+    let message = (!content.is_empty() || others.is_empty()).then(|| Item::Message {
         id: input_message_id(run.id(), index),
         status: ItemStatus::Completed,
         role: message.role.as_str(),
-        content: first.into_iter().chain(parts).collect(),
+        content,
         phase: None,
-    }
+    });
+    message.into_iter().chain(others).collect()
+}
+
+fn input_image<'a>(image: &Image) -> Content<'a> {
+    Content::InputImage { image_url: url_of(image), detail: "auto" }
+}
+
+fn input_call<'a>(id: String, call: &ToolCall) -> Item<'a> {
+    let ToolCall { id: call_id, name, arguments, .. } = call.clone();
+    Item::FunctionCall { id, status: ItemStatus::Completed, call_id, name, arguments }
+}
+
+fn input_output(id: String, result: &ToolResult) -> Item<'_> {
+    let text = result.output.as_str();
+    let output = if result.images.is_empty() {
+        Output::Text(text)
+    } else {
+        let first = (!text.is_empty()).then_some(Content::InputText { text });
+        Output::Parts(first.into_iter().chain(result.images.iter().map(input_image)).collect())
+    };
+    Item::FunctionCallOutput { id, status: ItemStatus::Completed, call_id: result.call_id.clone(), output }
 }
 
 fn url_of(image: &Image) -> String {
@@ -233,11 +313,38 @@ mod tests {
     #[test]
     fn an_item_is_found_by_its_id() {
         let run = run_of(vec![Message::new(Role::Assistant, "b"), Message::new(Role::User, "c")]);
-        assert_eq!(
-            message_of_item(&run, &input_message_id(run.id(), 1)),
-            Some(Message::new(Role::User, "c"))
-        );
-        assert_eq!(message_of_item(&run, &input_message_id(run.id(), 2)), None);
-        assert_eq!(message_of_item(&run, &output_message_id(run.id())), None);
+        let expected = InputItem::Message(Message::new(Role::User, "c"));
+        assert_eq!(item_of(&run, &input_message_id(run.id(), 1)), Some(expected));
+        assert_eq!(item_of(&run, &input_message_id(run.id(), 2)), None);
+        assert_eq!(item_of(&run, &output_message_id(run.id())), None);
+        assert_eq!(item_of(&run, &output_call_id(run.id(), 0)), None);
+    }
+
+    #[test]
+    fn calls_and_their_outputs_are_items() {
+        let call = ToolCall::new("c1", "look", "{}");
+        let output = ToolResult {
+            images: vec![of_url("https://x.org/a.png").unwrap()],
+            ..ToolResult::new("c1", "look", "blue")
+        };
+        let run = run_of(vec![
+            Message::new(Role::User, "look"),
+            Message::new(Role::Assistant, "I look.").with([Part::ToolCall(call.clone())]),
+            Message::new(Role::User, "").with([Part::ToolResult(output.clone())]),
+        ]);
+        let page = InputItems::page(&run, ItemOrder::Ascending, None, 9).unwrap();
+        let page: Value = serde_json::from_str(&page.to_json()).unwrap();
+        let kinds: Vec<_> = page["data"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+        assert_eq!(kinds, ["message", "message", "function_call", "function_call_output"]);
+        let image = json!({"type": "input_image", "image_url": "https://x.org/a.png", "detail": "auto"});
+        let parts = json!([{"type": "input_text", "text": "blue"}, image]);
+        assert_eq!((&page["data"][3]["call_id"], &page["data"][3]["output"]), (&json!("c1"), &parts));
+        for (item, expected) in [
+            (&page["data"][1], InputItem::Message(Message::new(Role::Assistant, "I look."))),
+            (&page["data"][2], InputItem::Call(call)),
+            (&page["data"][3], InputItem::Output(output)),
+        ] {
+            assert_eq!(item_of(&run, item["id"].as_str().unwrap()), Some(expected));
+        }
     }
 }

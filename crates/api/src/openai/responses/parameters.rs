@@ -26,6 +26,8 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "prompt_cache_retention"
         | "store"
         | "truncation"
+        | "tools"
+        | "tool_choice"
         | "parallel_tool_calls"
         | "max_tool_calls"
         | "previous_response_id"
@@ -44,11 +46,6 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             "workers set their own penalties, so it must be 0",
         ),
         "top_logprobs" => unsupported(|value| *value == 0, "several models write an answer, so it must be 0"),
-        "tools" => unsupported(is_empty, "tools cannot be called yet; leave it out"),
-        "tool_choice" => unsupported(
-            |value| *value == "none" || *value == "auto",
-            "tools cannot be called yet; leave it out",
-        ),
         "conversation" => {
             unsupported(|_| false, "conversations are not stored yet; use `previous_response_id`")
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use podium_domain::answer::AnswerForm;
+use podium_domain::content::{Part, ToolCall};
 use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, Role};
 use podium_domain::ids::RunId;
 use podium_domain::policy::{Effort, Policy, Tier};
@@ -10,18 +11,20 @@ use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::Stops;
+use podium_domain::tools::ToolUse;
 use serde_json::Value;
 
 use super::compaction;
 use super::id::{response_id, run_of_response};
-use super::input::{InputItem, input, unknown_item};
-use super::items::message_of_item;
+use super::input::{InputItem, input, messages_of, unknown_item};
+use super::items::item_of;
 use super::parameters::rule;
 use super::record::Record;
 use crate::field::{Field, missing, unknown};
 use crate::json;
 use crate::model::model_name;
 use crate::openai::request::{effort, schema_form};
+use crate::openai::tools::ToolsDraft;
 use crate::podium_object::bound;
 use crate::{ApiError, ErrorCode, ModelName, NewRun};
 
@@ -52,6 +55,7 @@ pub struct ResponseRequest {
     answer_tokens_max: Option<u32>,
     sampling: Sampling,
     answer: AnswerForm,
+    tools: Option<ToolUse>,
     record: Record,
     /// Whether the response is streamed.
     pub stream: bool,
@@ -61,7 +65,7 @@ impl ResponseRequest {
     /// Parses the body of a request. Reports the first problem only, as OpenAI does.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let body = json::parse_object(body)?;
-        let mut draft = Draft::default();
+        let mut draft = Draft::new();
         for (name, value) in &body {
             let rule = rule(name).ok_or_else(|| unknown(name))?;
             let field = Field::new(name, value);
@@ -75,7 +79,7 @@ impl ResponseRequest {
     /// Parses the body of a request for a compaction: its run summarizes the conversation, with one worker.
     pub fn parse_compaction(body: &[u8]) -> Result<Self, ApiError> {
         let body = json::parse_object(body)?;
-        let mut draft = Draft::default();
+        let mut draft = Draft::new();
         for (name, value) in &body {
             if !COMPACTION_PARAMETERS.contains(&name.as_str()) {
                 return Err(unknown(name));
@@ -119,8 +123,8 @@ impl ResponseRequest {
             if let InputItem::Reference { id, run: wanted, path } = item
                 && *wanted == run.id()
             {
-                let found = message_of_item(run, id).ok_or_else(|| unknown_item(path, id))?;
-                *item = InputItem::Message(found);
+                let found = item_of(run, id).ok_or_else(|| unknown_item(path, id))?;
+                *item = found;
             }
         }
         Ok(())
@@ -128,18 +132,13 @@ impl ResponseRequest {
 
     /// The run to make. `previous` is the run of [`Self::previous`]; all references are resolved.
     pub fn into_new_run(self, previous: Option<&Run>) -> Result<NewRun, ApiError> {
-        let Self { mut record, model, policy, answer_tokens_max, sampling, answer, .. } = self;
+        let Self { mut record, model, policy, answer_tokens_max, sampling, answer, tools, .. } = self;
         let earlier = previous.map(history).transpose()?.unwrap_or_default();
         (record.has_instructions, record.earlier_messages) = (self.instructions.is_some(), earlier.len());
         let mut messages = Vec::new();
         messages.extend(self.instructions.map(|text| Message::new(Role::System, text)));
         messages.extend(earlier);
-        for item in self.input {
-            match item {
-                InputItem::Message(message) => messages.push(message),
-                InputItem::Reference { id, path, .. } => return Err(unknown_item(&path, &id)),
-            }
-        }
+        messages.extend(messages_of(self.input)?);
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
         let request = RunRequest {
@@ -149,7 +148,7 @@ impl ResponseRequest {
             sampling,
             answer,
             stops: Stops::default(),
-            tools: None,
+            tools,
             api_record,
         };
         Ok(NewRun { request_id: None, model, request })
@@ -159,7 +158,8 @@ impl ResponseRequest {
 fn of_conversation(error: &ConversationError) -> ApiError {
     let message = match error {
         ConversationError::Empty | ConversationError::NoQuestion => {
-            "`input` must end with a message of role `user` that is not blank".to_owned()
+            "`input` must end with a message of role `user` that is not blank, or with outputs of functions"
+                .to_owned()
         }
         ConversationError::TooMany { count } => {
             format!(
@@ -186,7 +186,19 @@ fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
     };
     let instructions = Record::of(run).has_instructions;
     let messages = run.spec().request.conversation.messages().iter().skip(usize::from(instructions));
-    Ok(messages.cloned().chain([Message::new(Role::Assistant, answer)]).collect())
+    let calls = run.tool_calls().into_iter().map(Part::ToolCall);
+    let answer = Message::new(Role::Assistant, answer).with(calls);
+    Ok(messages.chain([&answer]).map(as_clients_send_it).collect())
+}
+
+/// The message without the workers' reasoning and seals. The engine adds them again, as for messages that a client sends.
+fn as_clients_send_it(message: &Message) -> Message {
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Reasoning(_) => None,
+        Part::ToolCall(call) => Some(Part::ToolCall(ToolCall::new(&*call.id, &*call.name, &*call.arguments))),
+        part => Some(part.clone()),
+    });
+    Message::new(message.role, &*message.text).with(parts)
 }
 
 /// Renames the fields of an error, as the Responses API names them.
@@ -212,6 +224,7 @@ struct Draft {
     answer_tokens_max: Option<u32>,
     sampling: Sampling,
     answer: AnswerForm,
+    tools: ToolsDraft,
     store: Option<bool>,
     stream: bool,
     has_stream_options: bool,
@@ -221,6 +234,10 @@ struct Draft {
 }
 
 impl Draft {
+    fn new() -> Self {
+        Self { tools: ToolsDraft::flat(), ..Self::default() }
+    }
+
     fn read(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
         let note = || field.string_within(NOTE_BYTES_MAX).map(|note| Some(note.to_owned()));
         let record = &mut self.record;
@@ -242,7 +259,12 @@ impl Draft {
             }
             "store" => self.store = Some(field.boolean()?),
             "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
-            "parallel_tool_calls" => record.parallel_tool_calls = Some(field.boolean()?),
+            "tools" => self.tools.tools(field)?,
+            "tool_choice" => self.tools.choice(field)?,
+            "parallel_tool_calls" => {
+                record.parallel_tool_calls = Some(field.boolean()?);
+                self.tools.parallel(field)?;
+            }
             "max_tool_calls" => record.max_tool_calls = Some(field.integer(1, u32::MAX)?),
             "previous_response_id" => record.previous = Some(previous(field)?),
             "background" => record.background = field.boolean()?,
@@ -296,6 +318,7 @@ impl Draft {
                 "a response in the background is read later, so `store` must be true",
             );
         }
+        let tools = self.tools.finish()?;
         let mut policy = Policy::new(model.tier, self.effort);
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
@@ -308,6 +331,7 @@ impl Draft {
             answer_tokens_max: self.answer_tokens_max,
             sampling: self.sampling,
             answer: self.answer,
+            tools,
             record: Record { is_stored, ..self.record },
             stream: self.stream,
         })

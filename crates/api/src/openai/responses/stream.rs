@@ -1,30 +1,56 @@
 //! The events of a streamed response.
 
+use podium_domain::ids::RunId;
 use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
 use super::body::{Body, Moment, ResponseWriter};
-use super::id::output_message_id;
-use super::items::{Content, Item, ItemStatus, answer_status, output_message};
+use super::id::{late_message_id, output_call_id, output_message_id};
+use super::items::{Content, Item, ItemStatus, answer_status, message};
 use super::pieces::Pieces;
+use crate::call_queue::{CallPiece, CallQueue};
 use crate::finish::refusal_text;
 use crate::json::text_of;
 use crate::{ApiError, StreamEvent, StreamEvents};
 
 /// Writes the events of a response, with consecutive numbers from 0. The same run always has the same events, whenever and by
 /// whatever process they are written.
+///
+/// The items follow each other: a message, and then the function calls, each of which begins once the one before it is whole. If a
+/// worker writes text after its calls, the stream ends with that text, and its numbers are those of this stream only.
 #[derive(Debug)]
 pub struct ResponseStream {
     writer: ResponseWriter,
-    item_id: String,
+    run: RunId,
     /// The number of the next event.
     next: u64,
     /// The client has the events up to this number.
     after: Option<u64>,
+    /// The number of items that have begun.
+    item_count: u32,
+    open: Option<OpenItem>,
+    calls: CallQueue,
+    /// The number of calls that have begun.
+    call_count: usize,
+    /// Text after the first call.
+    late_text: String,
+}
+
+/// The item that is being written.
+#[derive(Debug)]
+struct OpenItem {
+    id: String,
+    output_index: u32,
+    kind: ItemKind,
     pieces: Pieces,
-    /// The text of the answer so far.
+    /// The text of the message, or the arguments of the call, so far.
     text: String,
-    has_item: bool,
+}
+
+#[derive(Debug)]
+enum ItemKind {
+    Message,
+    Call { call_id: String, name: String },
 }
 
 /// An event. All have their name and their number.
@@ -71,6 +97,19 @@ struct OfText<'a> {
     logprobs: Option<[(); 0]>,
 }
 
+/// A delta of the arguments of a function, or the complete arguments.
+#[derive(Serialize)]
+struct OfArguments<'a> {
+    item_id: &'a str,
+    output_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a str>,
+}
+
 /// An error, in both forms in which clients look for it.
 #[derive(Serialize)]
 struct OfError<'a> {
@@ -93,12 +132,14 @@ impl ResponseStream {
     pub fn of(run: &Run, after: Option<u64>) -> Self {
         Self {
             writer: ResponseWriter::of(run),
-            item_id: output_message_id(run.id()),
+            run: run.id(),
             next: 0,
             after,
-            pieces: Pieces::default(),
-            text: String::new(),
-            has_item: false,
+            item_count: 0,
+            open: None,
+            calls: CallQueue::new(),
+            call_count: 0,
+            late_text: String::new(),
         }
     }
 
@@ -113,18 +154,33 @@ impl ResponseStream {
 
     /// The events for the next text of the answer.
     pub fn text(&mut self, text: &str, events: &mut StreamEvents) {
-        self.open_item(events);
-        self.text.push_str(text);
-        for piece in self.pieces.push(text) {
-            self.delta(&piece, events);
+        if !self.calls.is_empty() {
+            self.late_text.push_str(text);
+            return;
         }
+        if self.open.is_none() {
+            self.open_message(output_message_id(self.run), events);
+        }
+        self.write(text, events);
+    }
+
+    /// The events for the next function call of the answer.
+    pub fn call_begun(&mut self, call_id: &str, name: &str, events: &mut StreamEvents) {
+        let pieces = self.calls.begin(call_id, name);
+        self.show_calls(pieces, events);
+    }
+
+    /// The events for the next arguments of the call at position `index`.
+    pub fn call_arguments(&mut self, index: usize, text: &str, events: &mut StreamEvents) {
+        let pieces = self.calls.add(index, text);
+        self.show_calls(pieces, events);
     }
 
     /// The events for the end of the run.
     pub fn close(&mut self, run: &Run, events: &mut StreamEvents) {
         let name = match run.state() {
             RunState::Succeeded { .. } => {
-                self.close_item(run, events);
+                self.close_items(run, events);
                 match answer_status(run) {
                     ItemStatus::Incomplete => "response.incomplete",
                     ItemStatus::InProgress | ItemStatus::Completed => "response.completed",
@@ -147,51 +203,126 @@ impl ResponseStream {
         StreamEvent::named("error", text_of(&numbered))
     }
 
-    fn open_item(&mut self, events: &mut StreamEvents) {
-        if std::mem::replace(&mut self.has_item, true) {
-            return;
+    fn show_calls(&mut self, pieces: Vec<CallPiece>, events: &mut StreamEvents) {
+        for piece in pieces {
+            match piece {
+                CallPiece::Begun { id, name } => {
+                    self.close_item(ItemStatus::Completed, None, events);
+                    self.open_call(id, name, events);
+                }
+                CallPiece::Arguments(text) => self.write(&text, events),
+            }
         }
-        let item = Item::Message {
-            id: self.item_id.clone(),
+    }
+
+    /// Ends the items of a run that succeeded.
+    fn close_items(&mut self, run: &Run, events: &mut StreamEvents) {
+        let waiting = self.calls.finish();
+        self.show_calls(waiting, events);
+        if self.item_count == 0 {
+            self.open_message(output_message_id(self.run), events);
+        }
+        self.close_item(answer_status(run), run.refusal().map(refusal_text), events);
+        let late = std::mem::take(&mut self.late_text);
+        if !late.is_empty() {
+            self.open_message(late_message_id(self.run), events);
+            self.write(&late, events);
+            self.close_item(ItemStatus::Completed, None, events);
+        }
+    }
+
+    fn open_message(&mut self, id: String, events: &mut StreamEvents) {
+        let output_index = self.item_count;
+        let item = message(id.clone(), ItemStatus::InProgress, Vec::new());
+        self.open_item(OpenItem::new(id.clone(), output_index, ItemKind::Message), item, events);
+        let part = Content::output("");
+        let fields = OfPart { item_id: &id, output_index, content_index: 0, part };
+        self.push("response.content_part.added", fields, events);
+    }
+
+    fn open_call(&mut self, call_id: String, name: String, events: &mut StreamEvents) {
+        let id = output_call_id(self.run, self.call_count);
+        self.call_count += 1;
+        let item = Item::FunctionCall {
+            id: id.clone(),
             status: ItemStatus::InProgress,
-            role: "assistant",
-            content: Vec::new(),
-            phase: Some("final_answer"),
+            call_id: call_id.clone(),
+            name: name.clone(),
+            arguments: String::new(),
         };
-        self.push("response.output_item.added", OfItem { output_index: 0, item }, events);
-        self.part("response.content_part.added", Content::output(""), events);
+        self.open_item(OpenItem::new(id, self.item_count, ItemKind::Call { call_id, name }), item, events);
+    }
+
+    fn open_item(&mut self, open: OpenItem, item: Item<'_>, events: &mut StreamEvents) {
+        let output_index = open.output_index;
+        self.item_count += 1;
+        self.open = Some(open);
+        self.push("response.output_item.added", OfItem { output_index, item }, events);
+    }
+
+    /// Adds text to the open item.
+    fn write(&mut self, text: &str, events: &mut StreamEvents) {
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(text);
+        for piece in open.pieces.push(text) {
+            self.delta(&piece, events);
+        }
     }
 
     fn delta(&mut self, piece: &str, events: &mut StreamEvents) {
-        let id = self.item_id.clone();
-        let fields = OfText { delta: Some(piece), logprobs: Some([]), ..OfText::of(&id) };
-        self.push("response.output_text.delta", fields, events);
+        let Some(OpenItem { id, output_index, kind, .. }) = &self.open else { return };
+        let (item_id, output_index) = (id.clone(), *output_index);
+        if matches!(kind, ItemKind::Message) {
+            let fields =
+                OfText { delta: Some(piece), logprobs: Some([]), ..OfText::of(&item_id, output_index) };
+            self.push("response.output_text.delta", fields, events);
+        } else {
+            let delta = Some(piece);
+            let fields = OfArguments { item_id: &item_id, output_index, delta, name: None, arguments: None };
+            self.push("response.function_call_arguments.delta", fields, events);
+        }
     }
 
-    fn close_item(&mut self, run: &Run, events: &mut StreamEvents) {
-        self.open_item(events);
-        if let Some(last) = self.pieces.finish() {
+    /// Ends the open item. `refusal` are the words of a worker that refused to answer.
+    fn close_item(&mut self, status: ItemStatus, refusal: Option<&str>, events: &mut StreamEvents) {
+        if let Some(last) = self.open.as_mut().and_then(|open| open.pieces.finish()) {
             self.delta(&last, events);
         }
-        let id = self.item_id.clone();
-        // The words of a refusal were sent as text, because a worker says at the end only that it refuses.
-        if let Some(said) = run.refusal() {
-            let fields = OfText { refusal: Some(refusal_text(said)), ..OfText::of(&id) };
-            self.push("response.refusal.done", fields, events);
-        } else {
-            let text = std::mem::take(&mut self.text);
-            let fields = OfText { text: Some(&text), logprobs: Some([]), ..OfText::of(&id) };
-            self.push("response.output_text.done", fields, events);
-        }
-        self.part("response.content_part.done", Content::of_answer(run), events);
-        let item = output_message(run, answer_status(run), vec![Content::of_answer(run)]);
-        self.push("response.output_item.done", OfItem { output_index: 0, item }, events);
+        let Some(OpenItem { id, output_index, kind, text, .. }) = self.open.take() else { return };
+        let item = match kind {
+            ItemKind::Message => {
+                self.close_text(&id, output_index, &text, refusal, events);
+                message(id, status, vec![content_of(&text, refusal)])
+            }
+            ItemKind::Call { call_id, name } => {
+                let (name_sent, arguments) = (Some(name.as_str()), Some(text.as_str()));
+                let fields =
+                    OfArguments { item_id: &id, output_index, delta: None, name: name_sent, arguments };
+                self.push("response.function_call_arguments.done", fields, events);
+                Item::FunctionCall { id, status, call_id, name, arguments: text }
+            }
+        };
+        self.push("response.output_item.done", OfItem { output_index, item }, events);
     }
 
-    fn part(&mut self, name: &'static str, part: Content<'_>, events: &mut StreamEvents) {
-        let id = self.item_id.clone();
-        let fields = OfPart { item_id: &id, output_index: 0, content_index: 0, part };
-        self.push(name, fields, events);
+    fn close_text(
+        &mut self,
+        item_id: &str,
+        output_index: u32,
+        text: &str,
+        refusal: Option<&str>,
+        events: &mut StreamEvents,
+    ) {
+        let fields = OfText::of(item_id, output_index);
+        // The words of a refusal were sent as text, because a worker says at the end only that it refuses.
+        if refusal.is_some() {
+            self.push("response.refusal.done", OfText { refusal, ..fields }, events);
+        } else {
+            let fields = OfText { text: Some(text), logprobs: Some([]), ..fields };
+            self.push("response.output_text.done", fields, events);
+        }
+        let fields = OfPart { item_id, output_index, content_index: 0, part: content_of(text, refusal) };
+        self.push("response.content_part.done", fields, events);
     }
 
     fn response(&mut self, name: &'static str, run: &Run, moment: Moment, events: &mut StreamEvents) {
@@ -224,11 +355,25 @@ impl ResponseStream {
     }
 }
 
+impl OpenItem {
+    fn new(id: String, output_index: u32, kind: ItemKind) -> Self {
+        Self { id, output_index, kind, pieces: Pieces::default(), text: String::new() }
+    }
+}
+
+/// The content of a message: its text, or the words of a worker that refused to answer.
+fn content_of<'a>(text: &'a str, refusal: Option<&'a str>) -> Content<'a> {
+    match refusal {
+        Some(refusal) => Content::Refusal { refusal },
+        None => Content::output(text),
+    }
+}
+
 impl<'a> OfText<'a> {
-    const fn of(item_id: &'a str) -> Self {
+    const fn of(item_id: &'a str, output_index: u32) -> Self {
         Self {
             item_id,
-            output_index: 0,
+            output_index,
             content_index: 0,
             delta: None,
             text: None,

@@ -97,12 +97,28 @@ pub(super) fn check_response(response: &Value) {
 
 /// Checks an item.
 pub(super) fn check_item(item: &Value) {
-    has(item, "type", |kind| kind == "message");
-    has(item, "id", |id| id.as_str().is_some_and(|id| id.starts_with("msg_") && id.len() <= 64));
+    let prefix = match item["type"].as_str() {
+        Some("message") => "msg_",
+        Some("function_call") => "fc_",
+        Some("function_call_output") => "fco_",
+        other => panic!("unknown item {other:?}"),
+    };
+    has(item, "id", |id| id.as_str().is_some_and(|id| id.starts_with(prefix) && id.len() <= 64));
     has(item, "status", is_one_of(&["in_progress", "completed", "incomplete"]));
-    has(item, "role", is_one_of(&["user", "assistant", "system", "developer"]));
-    has(item, "content", Value::is_array);
-    item["content"].as_array().unwrap().iter().for_each(check_part);
+    if prefix == "msg_" {
+        has(item, "role", is_one_of(&["user", "assistant", "system", "developer"]));
+        has(item, "content", Value::is_array);
+        item["content"].as_array().unwrap().iter().for_each(check_part);
+        return;
+    }
+    has(item, "call_id", Value::is_string);
+    if prefix == "fc_" {
+        has(item, "name", Value::is_string);
+        has(item, "arguments", Value::is_string);
+    } else {
+        has(item, "output", |output| output.is_string() || output.is_array());
+        item["output"].as_array().into_iter().flatten().for_each(check_part);
+    }
 }
 
 fn check_part(part: &Value) {
@@ -149,6 +165,17 @@ fn check_event(name: &str, data: &Value) {
             has(data, "item_id", Value::is_string);
             has(data, "logprobs", Value::is_array);
             has(data, if name.ends_with("delta") { "delta" } else { "text" }, Value::is_string);
+        }
+        "response.function_call_arguments.delta" => {
+            place(&["output_index"]);
+            has(data, "item_id", Value::is_string);
+            has(data, "delta", Value::is_string);
+        }
+        "response.function_call_arguments.done" => {
+            place(&["output_index"]);
+            for name in ["item_id", "name", "arguments"] {
+                has(data, name, Value::is_string);
+            }
         }
         "response.refusal.done" => {
             place(&["output_index", "content_index"]);

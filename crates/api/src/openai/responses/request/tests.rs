@@ -1,7 +1,8 @@
 //! Tests of the conversion of requests: each parameter is used, recorded, accepted or rejected by name.
 
-use podium_domain::content::Part;
+use podium_domain::content::ToolResult;
 use podium_domain::policy::Tier;
+use podium_domain::tools::{CallsAtOnce, ToolChoice};
 use serde_json::json;
 
 use super::*;
@@ -73,6 +74,67 @@ fn items_become_messages() {
     assert_eq!(run_with("input", input).request.conversation.messages(), expected);
 }
 
+fn call(id: &str) -> Value {
+    json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "look", "arguments": "{ }", "status": "completed"})
+}
+
+fn output(id: &str, output: &Value) -> Value {
+    json!({"type": "function_call_output", "call_id": id, "output": output})
+}
+
+#[test]
+fn function_calls_belong_to_the_answer_before_them() {
+    let shown = json!([{"type": "input_text", "text": "sky"}, {"type": "input_image", "image_url": PNG}]);
+    let input = json!([
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": "I look."},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        call("a"),
+        call("b"),
+        {"role": "assistant", "content": "Wait."},
+        output("a", &json!("blue")),
+        output("b", &shown),
+        call("c"),
+        output("c", &json!("")),
+    ]);
+    let called = |id: &str| Part::ToolCall(ToolCall::new(id, "look", "{ }"));
+    let gave = |id: &str, text: &str| ToolResult::new(id, "look", text);
+    let pictured = ToolResult { images: vec![of_url(PNG).unwrap()], ..gave("b", "sky") };
+    let expected = [
+        Message::new(Role::User, "look"),
+        Message::new(Role::Assistant, "I look.").with([
+            called("a"),
+            called("b"),
+            Part::Text("Wait.".to_owned()),
+        ]),
+        Message::new(Role::User, "").with([Part::ToolResult(gave("a", "blue")), Part::ToolResult(pictured)]),
+        Message::new(Role::Assistant, "").with([called("c")]),
+        Message::new(Role::User, "").with([Part::ToolResult(gave("c", ""))]),
+    ];
+    assert_eq!(run_with("input", input).request.conversation.messages(), expected);
+}
+
+#[test]
+fn a_call_without_output_is_rejected() {
+    let input = json!([{"role": "user", "content": "look"}, call("a"), {"role": "user", "content": "and?"}]);
+    let error = with("input", input).unwrap().into_new_run(None).unwrap_err();
+    assert_eq!((error.code, error.param()), (ErrorCode::InvalidValue, Some("input")));
+    assert!(error.message.contains("`a` has no result"), "{error}");
+}
+
+#[test]
+fn tools_are_part_of_the_run() {
+    let tool = json!({"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": true});
+    let mut body = good();
+    body["tools"] = json!([tool]);
+    body["tool_choice"] = json!({"type": "function", "name": "look"});
+    body["parallel_tool_calls"] = json!(false);
+    let request = ResponseRequest::parse(body.to_string().as_bytes()).unwrap();
+    let tools = request.into_new_run(None).unwrap().request.tools.unwrap();
+    assert_eq!((tools.tools[0].name.as_str(), tools.tools[0].strict), ("look", Some(true)));
+    assert_eq!((tools.choice, tools.at_once), (ToolChoice::Named("look".to_owned()), CallsAtOnce::One));
+}
+
 #[test]
 fn an_item_may_refer_to_an_earlier_response() {
     let input = json!([
@@ -141,14 +203,19 @@ fn parameters_that_request_nothing_are_accepted() {
 fn unsupported_parameters_are_rejected_by_name() {
     for (name, value, param) in [
         ("include", json!(["message.output_text.logprobs"]), "include[0]"),
-        ("tools", json!([{"type": "function"}]), "tools"),
-        ("tool_choice", json!("required"), "tool_choice"),
+        ("tools", json!([{"type": "custom", "name": "patch"}]), "tools[0].type"),
+        ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
         ("top_logprobs", json!(5), "top_logprobs"),
         ("frequency_penalty", json!(0.5), "frequency_penalty"),
         ("conversation", json!("conv_1"), "conversation"),
         ("prompt", json!({"id": "p"}), "prompt"),
         ("context_management", json!([{"type": "compaction"}]), "context_management"),
-        ("input", json!([{"type": "function_call", "name": "f"}]), "input[0].type"),
+        ("input", json!([{"type": "custom_tool_call", "name": "f"}]), "input[0].type"),
+        (
+            "input",
+            json!([{"type": "function_call", "call_id": "a", "name": "f", "arguments": "", "namespace": "n"}]),
+            "input[0].namespace",
+        ),
         ("input", json!([{"type": "computer_call"}]), "input[0].type"),
         (
             "input",
@@ -197,6 +264,10 @@ fn invalid_values_are_rejected_by_name() {
         ("include", json!(["everything"]), "include[0]"),
         ("stream_options", json!({}), "stream_options"),
         ("store", json!("no"), "store"),
+        ("tool_choice", json!("required"), "tool_choice"),
+        ("tools", json!([{"type": "function", "name": "a b"}]), "tools[0].name"),
+        ("input", json!([output("", &json!("a"))]), "input[0].call_id"),
+        ("input", json!([output("a", &json!(7))]), "input[0].output"),
     ] {
         assert_eq!(refusal(name, value), (ErrorCode::InvalidValue, param.to_owned()));
     }
@@ -227,6 +298,8 @@ fn unknown_and_missing_parameters_are_rejected_by_name() {
         ("input", Value::Null, "input"),
         ("input", json!([{"role": "user"}]), "input[0].content"),
         ("input", json!([{"content": "a"}]), "input[0].role"),
+        ("input", json!([{"type": "function_call", "call_id": "a", "name": "f"}]), "input[0].arguments"),
+        ("input", json!([{"type": "function_call_output", "call_id": "a"}]), "input[0].output"),
         ("text", json!({"format": {"type": "json_schema", "name": "s"}}), "text.format.schema"),
     ] {
         assert_eq!(refusal(name, value), (ErrorCode::MissingParameter, param.to_owned()));
@@ -245,7 +318,10 @@ fn an_unknown_earlier_response_has_an_error_of_its_own() {
 fn an_input_without_a_question_is_rejected() {
     for input in [json!([]), json!(" "), json!([{"role": "assistant", "content": "a"}])] {
         let error = with("input", input).unwrap().into_new_run(None).unwrap_err();
-        assert_eq!(error.message, "`input` must end with a message of role `user` that is not blank");
+        assert_eq!(
+            error.message,
+            "`input` must end with a message of role `user` that is not blank, or with outputs of functions"
+        );
         assert_eq!(error.param(), Some("input"));
     }
 }
