@@ -1,0 +1,152 @@
+"""The Responses API, through the official `openai` package."""
+
+import json
+import time
+
+import httpx
+import openai
+import pydantic
+import pytest
+from conftest import ANSWER, PATIENCE_S, QUESTION, Podium
+
+WORDS_QUESTION = "Write 123456 in words."
+WORDS_ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six"
+
+
+def ask(podium: Podium, text: str | list[dict] = QUESTION, **parameters: object) -> object:
+    client = podium.openai(max_retries=0)
+    return client.responses.create(**{"model": "podium-ultra", "input": text, **parameters})
+
+
+def test_a_question_is_answered_by_a_workflow(podium: Podium) -> None:
+    response = ask(podium, metadata={"a": "b"}, instructions="be brief")
+    assert (response.output_text, response.status) == (ANSWER, "completed")
+    assert response.metadata == {"a": "b"}
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+    assert response.model_extra["podium"]["cost_nano_usd"] > 0
+
+
+def test_a_stream_gives_the_stored_response(direct: Podium) -> None:
+    client = direct.openai()
+    with client.responses.stream(model="podium-mini", input=WORDS_QUESTION) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [event.sequence_number for event in events if hasattr(event, "sequence_number")]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert len(deltas) > 1 and "".join(deltas) == WORDS_ANSWER
+    assert client.responses.retrieve(final.id).output_text == final.output_text == WORDS_ANSWER
+
+
+def test_a_stream_is_resumed_after_any_event(direct: Podium) -> None:
+    client = direct.openai()
+    first = list(client.responses.create(model="podium-mini", input=WORDS_QUESTION, stream=True))
+    response = first[0].response.id
+    for after in [0, 4, len(first) - 2]:
+        again = list(client.responses.retrieve(response, stream=True, starting_after=after))
+        assert [event.to_dict() for event in again] == [event.to_dict() for event in first[after + 1 :]]
+
+
+def test_a_response_in_the_background_completes(direct: Podium) -> None:
+    client = direct.openai()
+    response = client.responses.create(model="podium-mini", input=WORDS_QUESTION, background=True)
+    assert response.status == "queued"
+    deadline = time.monotonic() + PATIENCE_S
+    while response.status in ("queued", "in_progress"):
+        assert time.monotonic() < deadline
+        response = client.responses.retrieve(response.id)
+    assert (response.status, response.output_text) == ("completed", WORDS_ANSWER)
+
+
+def test_a_response_in_the_background_is_cancelled_twice(fresh: Podium) -> None:
+    client = fresh.openai()
+    with fresh.behaving("sim-words", {"kind": "hang"}):
+        response = client.responses.create(model="podium-mini", input=WORDS_QUESTION, background=True)
+        assert client.responses.cancel(response.id).status == "cancelled"
+        assert client.responses.cancel(response.id).status == "cancelled"
+
+
+def test_a_conversation_goes_on_by_the_previous_response(able: Podium) -> None:
+    first = ask(able, "My name is Alice.", model="podium-mini", instructions="Be brief.")
+    second = ask(able, "What is my name?", model="podium-mini", previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    assert "My name is Alice." in second.output_text
+    items = able.openai().responses.input_items.list(second.id)
+    assert [item.content[0].text for item in items] == ["What is my name?"]
+    reference = [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "And?"}]
+    assert ask(able, reference, model="podium-mini").status == "completed"
+
+
+class Reason(pydantic.BaseModel):
+    why: str
+    sure: bool
+
+
+def test_an_answer_follows_a_schema(able: Podium) -> None:
+    responses = able.openai(max_retries=0).responses
+    response = responses.parse(model="podium-mini", input="Why is the sky blue?", text_format=Reason)
+    assert response.output_parsed == Reason(why="Why is the sky blue?", sure=True)
+    assert response.text.format.name == "Reason"
+
+
+def test_an_image_is_shown_to_the_worker(able: Podium) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
+    text = {"type": "input_text", "text": "What is this?"}
+    assert ask(able, [{"role": "user", "content": [text, image]}], model="podium-mini").status == "completed"
+
+
+def test_a_function_is_called_and_its_output_is_answered(calling: Podium) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool = {"type": "function", "name": "weather", "description": "The weather.", "parameters": schema, "strict": False}
+    options = {"model": "podium-mini", "tools": [tool]}
+    question = "Ask weather, please."
+    asked = ask(calling, question, **options)
+    (call,) = asked.output
+    assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "weather", {"city": question})
+    with calling.openai().responses.stream(input=question, **options) as stream:
+        (streamed,) = stream.get_final_response().output
+    assert (streamed.type, streamed.arguments) == (call.type, call.arguments)
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "cold"}
+    answer = ask(calling, [output], previous_response_id=asked.id, **options)
+    assert answer.output_text == "The tools gave: cold"
+    repeated = [{"role": "user", "content": question}, call.to_dict(), output]
+    assert ask(calling, repeated, store=False, **options).output_text == "The tools gave: cold"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "param"),
+    [
+        ({"temperature": 9}, openai.BadRequestError, "temperature"),
+        ({"model": "gpt-5"}, openai.NotFoundError, "model"),
+        ({"input": []}, openai.BadRequestError, "input"),
+        ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),
+        ({"previous_response_id": "resp_none"}, openai.BadRequestError, "previous_response_id"),
+    ],
+)
+def test_errors_name_the_parameter(
+    podium: Podium, parameters: dict, kind: type[openai.APIStatusError], param: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        ask(podium, **parameters)
+    assert caught.value.param == param
+
+
+def test_a_response_that_was_not_stored_is_not_found(podium: Podium) -> None:
+    response = ask(podium, store=False)
+    with pytest.raises(openai.NotFoundError):
+        podium.openai().responses.retrieve(response.id)
+
+
+def test_a_failed_stream_ends_with_a_failed_response(fresh: Podium) -> None:
+    with fresh.behaving("sim-words", {"kind": "cut_stream", "after_chunks": 2}):
+        fallback = {"podium": {"fallback": "none"}}
+        events = list(ask(fresh, WORDS_QUESTION, stream=True, extra_body=fallback))
+    assert events[-1].type == "response.failed"
+    assert events[-1].response.error.code == "final_step_failed"
+
+
+def test_a_conversation_is_compacted(direct: Podium) -> None:
+    turns = [{"role": "user", "content": WORDS_QUESTION}, {"role": "assistant", "content": WORDS_ANSWER}]
+    body = {"model": "podium-mini", "input": turns}
+    answer = httpx.post(f"{direct.http}/v1/responses/compact", json=body, timeout=PATIENCE_S).json()
+    assert (answer["object"], answer["output"][0]["type"]) == ("response.compaction", "compaction")
+    assert ask(direct, [answer["output"][0], {"role": "user", "content": WORDS_QUESTION}]).status == "completed"
