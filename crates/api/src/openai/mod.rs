@@ -16,7 +16,7 @@ pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
 pub use responses::{
-    InputItems, ItemOrder, ResponseRequest, ResponseStream, ResponseWriter, compacted, run_of_response,
-    with_response_names,
+    InputItems, ItemOrder, ResponseRequest, ResponseStream, ResponseWriter, compacted, error_event,
+    run_of_response, with_response_names,
 };
 pub use run::run_body;

@@ -72,7 +72,7 @@ impl Activity {
 }
 
 /// A request under way. Dropping the guard ends it.
-pub(super) struct RequestGuard {
+pub(crate) struct RequestGuard {
     activity: Arc<Activity>,
     is_received: AtomicBool,
 }

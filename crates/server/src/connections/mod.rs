@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use tracing::{info, warn};
 
-use activity::Activity;
+use activity::{Activity, RequestGuard};
 use request::TimedBody;
 use response::{Terms, send};
 use stall::StallGuard;
@@ -205,6 +205,24 @@ impl Drop for Place {
     }
 }
 
+/// Keeps the place of a connection, also when it speaks another protocol than HTTP now.
+#[derive(Clone)]
+pub(crate) struct Occupied(Arc<Place>);
+
+impl Occupied {
+    /// Counts the connection as busy until the guard is dropped: it is not closed for another one.
+    pub(crate) fn busy(&self) -> RequestGuard {
+        let guard = self.0.activity.begin();
+        guard.received();
+        guard
+    }
+
+    /// Returns once the connection must end at once.
+    pub(crate) async fn must_close(&self) {
+        self.0.activity.close.cancelled().await;
+    }
+}
+
 struct Connection {
     place: Place,
     router: Router,
@@ -215,6 +233,7 @@ struct Connection {
 impl Connection {
     async fn serve(self, stream: TcpStream) {
         let Self { place, router, builder, stopping } = self;
+        let place = Arc::new(place);
         let (activity, connections) = (&place.activity, &place.connections);
         let limits = &connections.limits;
         // Small chunks of a stream must not wait to fill packets. The connection works even if this fails.
@@ -226,8 +245,9 @@ impl Connection {
             close: activity.close.clone(),
             relays: connections.relays.clone(),
         };
-        let answer = |request: Request<Incoming>| answer(request, router.clone(), activity, &terms, limits);
-        let connection = builder.serve_connection(io, service_fn(answer));
+        let occupied = Occupied(Arc::clone(&place));
+        let answer = |request: Request<Incoming>| answer(request, router.clone(), &occupied, &terms, limits);
+        let connection = builder.serve_connection_with_upgrades(io, service_fn(answer));
         tokio::pin!(connection);
         let is_silent = tokio::select! {
             _ = connection.as_mut() => return,
@@ -255,14 +275,15 @@ impl Connection {
 fn answer(
     request: Request<Incoming>,
     router: Router,
-    activity: &Arc<Activity>,
+    occupied: &Occupied,
     terms: &Terms,
     limits: &ServerLimits,
 ) -> impl Future<Output = Result<http::Response<Body>, Infallible>> + Send + use<> {
-    let guard = Arc::new(activity.begin());
+    let guard = Arc::new(occupied.0.activity.begin());
     let (version, terms, limit) = (request.version(), terms.clone(), limits.body);
     let mut request = request.map(|body| Body::new(TimedBody::new(body, limit, Arc::clone(&guard))));
     request.extensions_mut().insert(terms.unread.clone());
+    request.extensions_mut().insert(occupied.clone());
     async move {
         let response = router.oneshot(request).await?;
         guard.received();

@@ -132,6 +132,19 @@ pub(super) async fn streamed<F: AnswerFormat>(
     unread: &Unread,
     format: impl FnOnce(&Run) -> F,
 ) -> Result<Response, ApiError> {
+    let streaming = streaming(state, run, guard, open, unread, format).await?;
+    Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive::<F>()).into_response())
+}
+
+/// The events of a run's response.
+pub(super) async fn streaming<F: AnswerFormat>(
+    state: &ServerState,
+    run: Arc<Run>,
+    guard: CancelOnDisconnect,
+    open: OpenStream,
+    unread: &Unread,
+    format: impl FnOnce(&Run) -> F,
+) -> Result<Streaming<F>, ApiError> {
     let (id, mut format) = (run.id(), format(&run));
     let (answer, held) = if run.is_ended() {
         // The whole run is in memory, with the outputs of all steps, and counts as held until the client has read the answer.
@@ -146,9 +159,7 @@ pub(super) async fn streamed<F: AnswerFormat>(
     let mut events = StreamEvents::new();
     format.open(&mut events);
     let cut = state.cut.clone();
-    let streaming =
-        Streaming { id, guard, format, answer, cut, events, is_over: false, _held: held, _open: open };
-    Ok(Sse::new(streaming.into_events()).keep_alive(keep_alive::<F>()).into_response())
+    Ok(Streaming { id, guard, format, answer, cut, events, is_over: false, _held: held, _open: open })
 }
 
 fn keep_alive<F: AnswerFormat>() -> KeepAlive {
@@ -231,7 +242,7 @@ fn no_output(run: RunId) -> ApiError {
 }
 
 /// A stream under way.
-struct Streaming<F> {
+pub(super) struct Streaming<F> {
     id: RunId,
     guard: CancelOnDisconnect,
     format: F,
@@ -254,7 +265,13 @@ impl<F: AnswerFormat> Streaming<F> {
         .boxed()
     }
 
-    async fn next(&mut self) -> Option<StreamEvent> {
+    /// The run that is streamed.
+    pub(super) fn run(&self) -> RunId {
+        self.id
+    }
+
+    /// The next event. The wait may be dropped and repeated.
+    pub(super) async fn next(&mut self) -> Option<StreamEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);

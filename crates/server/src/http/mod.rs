@@ -87,7 +87,7 @@ pub(crate) fn router(
         ServerState { engine, auth, streams, hosts_allowed, cors_origins, started, stopping, cut, left };
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
-        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses", post(responses::create).get(responses::connect))
         .route("/v1/responses/compact", post(responses::compact))
         .route("/v1/responses/{id}", get(responses::one))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))

@@ -3,6 +3,7 @@
 //! A response is a run. Requests that are stored, which is the default, can be read, continued, and streamed again later.
 
 mod query;
+mod socket;
 
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ use crate::error_mapping;
 use crate::use_cases;
 use query::{InputItemsQuery, ResponseQuery};
 
+pub(super) use socket::connect;
+
 /// Makes a response.
 pub(super) async fn create(
     State(state): State<ServerState>,
@@ -44,7 +47,7 @@ pub(super) async fn create(
     }
     let request = parsed(body, ResponseRequest::parse).await?;
     let (stream, is_background) = (request.stream, request.is_background());
-    let mut new_run = new_run(&state, &caller.tenant, request).await?;
+    let mut new_run = new_run(&state, &caller.tenant, request, None).await?;
     new_run.request_id = idempotency_key(&headers)?;
     let made = if is_background && !stream {
         in_background(&state, caller, new_run).await
@@ -68,17 +71,18 @@ pub(super) async fn compact(
         return Err(error_mapping::stopping().into());
     }
     let request = parsed(body, ResponseRequest::parse_compaction).await?;
-    let mut new_run = new_run(&state, &caller.tenant, request).await?;
+    let mut new_run = new_run(&state, &caller.tenant, request, None).await?;
     new_run.request_id = idempotency_key(&headers)?;
     let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
     made.map_err(|refusal| refusal.with(with_response_names))
 }
 
-/// The run of a request, with the earlier responses that it refers to.
+/// The run of a request, with the earlier responses that it refers to. `own` may be continued although it was not stored.
 async fn new_run(
     state: &ServerState,
     tenant: &TenantId,
     mut request: ResponseRequest,
+    own: Option<RunId>,
 ) -> Result<NewRun, ApiError> {
     for id in request.referenced_runs() {
         // An item of an unknown run stays unresolved, and is reported by its place.
@@ -87,6 +91,7 @@ async fn new_run(
         }
     }
     let previous = match request.previous() {
+        Some(id) if own == Some(id) => Some(use_cases::load(&state.engine, tenant, id).await?),
         Some(id) => Some(stored(state, tenant, id).await?.ok_or_else(|| {
             let message = "the response of `previous_response_id` does not exist, or was not stored";
             ApiError::on_field(ErrorCode::PreviousResponseNotFound, "previous_response_id", message)

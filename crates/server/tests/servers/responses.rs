@@ -2,6 +2,7 @@
 
 mod functions;
 mod schema;
+mod socket;
 mod stored;
 
 use podium_ports::server::ServerLimits;

@@ -20,4 +20,4 @@ pub use compaction::compacted;
 pub use id::run_of_response;
 pub use items::{InputItems, ItemOrder};
 pub use request::{ResponseRequest, with_response_names};
-pub use stream::ResponseStream;
+pub use stream::{ResponseStream, error_event};

@@ -12,7 +12,7 @@ use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::Stops;
 use podium_domain::tools::ToolUse;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::compaction;
 use super::id::{response_id, run_of_response};
@@ -64,9 +64,24 @@ pub struct ResponseRequest {
 impl ResponseRequest {
     /// Parses the body of a request. Reports the first problem only, as OpenAI does.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let body = json::parse_object(body)?;
+        Self::of(&json::parse_object(body)?)
+    }
+
+    /// Parses a message of a WebSocket: `response.create` with the parameters of a request, which is streamed.
+    pub fn parse_message(message: &[u8]) -> Result<Self, ApiError> {
+        let mut body = json::parse_object(message)?;
+        match body.remove("type") {
+            Some(Value::String(kind)) if kind == "response.create" => {}
+            Some(kind) => return Err(Field::new("type", &kind).must_be("`response.create`")),
+            None => return Err(missing("type")),
+        }
+        body.insert("stream".to_owned(), Value::Bool(true));
+        Self::of(&body)
+    }
+
+    fn of(body: &Map<String, Value>) -> Result<Self, ApiError> {
         let mut draft = Draft::new();
-        for (name, value) in &body {
+        for (name, value) in body {
             let rule = rule(name).ok_or_else(|| unknown(name))?;
             let field = Field::new(name, value);
             if !value.is_null() && rule.is_read(&field)? {

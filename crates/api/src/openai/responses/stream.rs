@@ -195,12 +195,7 @@ impl ResponseStream {
 
     /// The event for an error, after which nothing follows.
     pub fn error(&self, error: &ApiError) -> StreamEvent {
-        let (mapping, message, param) = (error.code.mapping(), error.message.as_str(), error.param());
-        let code = mapping.code;
-        let nested = NestedError { r#type: mapping.kind, code, message, param };
-        let fields = OfError { code, message, param, error: nested };
-        let numbered = Numbered { r#type: "error", sequence_number: self.next, fields };
-        StreamEvent::named("error", text_of(&numbered))
+        numbered_error(error, self.next)
     }
 
     fn show_calls(&mut self, pieces: Vec<CallPiece>, events: &mut StreamEvents) {
@@ -367,6 +362,19 @@ fn content_of<'a>(text: &'a str, refusal: Option<&'a str>) -> Content<'a> {
         Some(refusal) => Content::Refusal { refusal },
         None => Content::output(text),
     }
+}
+
+/// The event for an error before any other event.
+pub fn error_event(error: &ApiError) -> StreamEvent {
+    numbered_error(error, 0)
+}
+
+fn numbered_error(error: &ApiError, sequence_number: u64) -> StreamEvent {
+    let (mapping, message, param) = (error.code.mapping(), error.message.as_str(), error.param());
+    let code = mapping.code;
+    let nested = NestedError { r#type: mapping.kind, code, message, param };
+    let fields = OfError { code, message, param, error: nested };
+    StreamEvent::named("error", text_of(&Numbered { r#type: "error", sequence_number, fields }))
 }
 
 impl<'a> OfText<'a> {

@@ -138,7 +138,8 @@ fn check_part(part: &Value) {
     }
 }
 
-fn check_event(name: &str, data: &Value) {
+/// Checks an event.
+pub(super) fn check_event(name: &str, data: &Value) {
     has(data, "sequence_number", Value::is_u64);
     let place = |names: &[&str]| {
         for name in names {

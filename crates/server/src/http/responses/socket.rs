@@ -1,0 +1,184 @@
+//! Responses over a WebSocket: each message `response.create` asks for one, and its events are messages.
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use bytes::Bytes;
+use podium_api::openai::{ResponseRequest, error_event, with_response_names};
+use podium_api::{ApiError, ErrorCode, StreamEvent};
+use podium_domain::ids::RunId;
+use podium_engine::Submitted;
+use tokio::time::{Instant, sleep_until};
+
+use super::{ResponseFormat, new_run};
+use crate::auth::Caller;
+use crate::connections::{Occupied, Unread};
+use crate::error_mapping;
+use crate::http::answer::{Streaming, run_of, streaming};
+use crate::http::disconnect::accept;
+use crate::http::reply::Refusal;
+use crate::http::{BODY_BYTES_MAX, ServerState};
+use crate::use_cases;
+
+/// A silent client is pinged this often.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// A client that sends nothing for this time, not even an answer to a ping, is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(75);
+
+/// Opens a WebSocket.
+pub(in crate::http) async fn connect(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    Extension(unread): Extension<Unread>,
+    Extension(occupied): Extension<Occupied>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Refusal> {
+    let upgrade = upgrade.map_err(|problem| {
+        let message = format!("GET /v1/responses opens a WebSocket, and this request does not: {problem}");
+        ApiError::new(ErrorCode::MethodNotAllowed, message)
+    })?;
+    if state.stopping.is_cancelled() {
+        return Err(error_mapping::stopping().into());
+    }
+    let left = state.left.clone();
+    let upgrade = upgrade.max_message_size(BODY_BYTES_MAX).max_frame_size(BODY_BYTES_MAX);
+    Ok(upgrade.on_upgrade(move |socket| {
+        let session = Session { state, caller, unread, occupied, socket, last: None };
+        left.track_future(session.serve())
+    }))
+}
+
+struct Session {
+    state: ServerState,
+    caller: Caller,
+    unread: Unread,
+    occupied: Occupied,
+    socket: WebSocket,
+    /// The last response of this connection. It may be continued here although it was not stored.
+    last: Option<RunId>,
+}
+
+/// The client is gone, or the connection must end.
+struct Gone;
+
+impl Session {
+    async fn serve(mut self) {
+        while let Ok(text) = self.request().await {
+            if self.respond(&text).await.is_err() {
+                break;
+            }
+        }
+        // The client may be gone already.
+        let _ = self.socket.send(Message::Close(None)).await;
+    }
+
+    /// The next request.
+    async fn request(&mut self) -> Result<String, Gone> {
+        let mut heard = Instant::now();
+        loop {
+            let ping_at = Instant::now() + PING_EVERY;
+            tokio::select! {
+                message = self.socket.recv() => {
+                    heard = Instant::now();
+                    if let Some(text) = read(message)? {
+                        return Ok(text);
+                    }
+                }
+                () = self.occupied.must_close() => return Err(Gone),
+                () = self.state.stopping.cancelled() => return Err(Gone),
+                () = sleep_until(ping_at) => {
+                    if heard.elapsed() > SILENCE_MAX {
+                        return Err(Gone);
+                    }
+                    self.ping().await?;
+                }
+            }
+        }
+    }
+
+    async fn respond(&mut self, text: &str) -> Result<(), Gone> {
+        let _busy = self.occupied.busy();
+        let Self { state, caller, unread, last, .. } = self;
+        match begin(state, caller, unread, *last, text).await {
+            Ok(streaming) => self.send_all(streaming).await,
+            Err(error) => {
+                // The next request must not continue a response by accident.
+                self.last = None;
+                self.send(error_event(&with_response_names(error))).await
+            }
+        }
+    }
+
+    /// Sends the events of a response.
+    async fn send_all(&mut self, mut streaming: Streaming<ResponseFormat>) -> Result<(), Gone> {
+        self.last = None;
+        let mut ping_at = Instant::now() + PING_EVERY;
+        loop {
+            tokio::select! {
+                event = streaming.next() => match event {
+                    // The mark at the end of server-sent events has no name, and is not sent here.
+                    Some(StreamEvent { name: None, .. }) => {}
+                    Some(event) => {
+                        if matches!(event.name, Some("response.completed" | "response.incomplete")) {
+                            self.last = Some(streaming.run());
+                        }
+                        self.send(event).await?;
+                    }
+                    None => return Ok(()),
+                },
+                message = self.socket.recv() => {
+                    if read(message)?.is_some() {
+                        let busy = "a response is under way on this connection; send the next request after its end";
+                        self.send(error_event(&ApiError::new(ErrorCode::InvalidValue, busy))).await?;
+                    }
+                }
+                () = self.occupied.must_close() => return Err(Gone),
+                () = sleep_until(ping_at) => {
+                    ping_at = Instant::now() + PING_EVERY;
+                    self.ping().await?;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, event: StreamEvent) -> Result<(), Gone> {
+        self.socket.send(Message::Text(event.data.into())).await.map_err(|_| Gone)
+    }
+
+    async fn ping(&mut self) -> Result<(), Gone> {
+        self.socket.send(Message::Ping(Bytes::new())).await.map_err(|_| Gone)
+    }
+}
+
+/// Makes the run of a request. `last` may be continued although it was not stored.
+async fn begin(
+    state: &ServerState,
+    caller: &Caller,
+    unread: &Unread,
+    last: Option<RunId>,
+    text: &str,
+) -> Result<Streaming<ResponseFormat>, ApiError> {
+    let request = ResponseRequest::parse_message(text.as_bytes())?;
+    let is_background = request.is_background();
+    let open = state.streams.begin(&caller.tenant)?;
+    let new_run = new_run(state, &caller.tenant, request, last).await?;
+    let (engine, by) = (state.engine.clone(), caller.clone());
+    let accepting = async move { use_cases::submit(&engine, by, new_run).await };
+    let (submitted, guard) = accept(state, is_background, accepting, Submitted::run_id).await?;
+    let run = run_of(state, &caller.tenant, submitted).await?;
+    streaming(state, run, guard, open, unread, |run| ResponseFormat::of(run, None)).await
+}
+
+/// The text of a message; none for a ping or its answer.
+fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, Gone> {
+    match message {
+        Some(Ok(Message::Text(text))) => Ok(Some(text.as_str().to_owned())),
+        Some(Ok(Message::Binary(bytes))) => String::from_utf8(bytes.into()).map(Some).map_err(|_| Gone),
+        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
+        Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Gone),
+    }
+}

@@ -1,0 +1,186 @@
+//! Responses over a WebSocket, with a client that writes frames by itself.
+
+use podium_ports::server::ServerLimits;
+use podium_testkit::{Answer, Gate};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::schema::{check_event, check_response};
+use crate::test_server::{TestServer, until, within};
+
+const UPGRADE: &str = "GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+    sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+const TEXT: u8 = 0x81;
+const CLOSE: u8 = 0x88;
+
+struct Socket(TcpStream);
+
+impl Socket {
+    async fn open(server: &TestServer) -> Self {
+        let mut connection = server.connect().await;
+        connection.write_all(UPGRADE.as_bytes()).await.unwrap();
+        // Nothing follows the head before the first request.
+        assert!(until(&mut connection, "\r\n\r\n").await.starts_with("HTTP/1.1 101"));
+        Self(connection)
+    }
+
+    async fn ask(&mut self, change: Value) {
+        let mut body = json!({"type": "response.create", "model": "podium-mini", "input": "why?"});
+        let (Value::Object(fields), Value::Object(change)) = (&mut body, change) else {
+            panic!("no objects")
+        };
+        fields.extend(change);
+        self.send(&body.to_string()).await;
+    }
+
+    /// Sends a text with a mask of zeros.
+    async fn send(&mut self, text: &str) {
+        let length = u16::try_from(text.len()).unwrap();
+        let mut frame = vec![TEXT];
+        if length < 126 {
+            frame.push(0x80 | u8::try_from(length).unwrap());
+        } else {
+            frame.push(0x80 | 126);
+            frame.extend(length.to_be_bytes());
+        }
+        frame.extend([0; 4]);
+        frame.extend(text.as_bytes());
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// The next event.
+    async fn event(&mut self) -> Value {
+        let (kind, payload) = within(self.frame()).await;
+        assert_eq!(kind, TEXT);
+        let event: Value = serde_json::from_slice(&payload).unwrap();
+        check_event(event["type"].as_str().unwrap(), &event);
+        event
+    }
+
+    async fn frame(&mut self) -> (u8, Vec<u8>) {
+        let kind = self.0.read_u8().await.unwrap();
+        let length = match self.0.read_u8().await.unwrap() {
+            126 => u64::from(self.0.read_u16().await.unwrap()),
+            127 => self.0.read_u64().await.unwrap(),
+            short => short.into(),
+        };
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        self.0.read_exact(&mut payload).await.unwrap();
+        (kind, payload)
+    }
+
+    /// The events of a response, up to the last one.
+    async fn all(&mut self) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let event = self.event().await;
+            let kind = event["type"].as_str().unwrap().to_owned();
+            events.push(event);
+            if ["response.completed", "response.incomplete", "response.failed", "error"]
+                .contains(&kind.as_str())
+            {
+                return events;
+            }
+        }
+    }
+
+    /// The whole response of a request.
+    async fn response(&mut self, change: Value) -> Value {
+        self.ask(change).await;
+        let last = self.all().await.pop().unwrap();
+        assert_eq!(last["type"], "response.completed", "{last}");
+        check_response(&last["response"]);
+        last["response"].clone()
+    }
+
+    /// The code of the error of a request.
+    async fn error(&mut self, change: Value) -> Value {
+        self.ask(change).await;
+        self.all().await.pop().unwrap()["error"]["code"].clone()
+    }
+}
+
+#[tokio::test]
+async fn a_socket_answers_one_request_after_the_other() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut socket = Socket::open(&server).await;
+    for question in ["one?", "two?"] {
+        socket.ask(json!({"input": question})).await;
+        let events = socket.all().await;
+        let numbers: Vec<_> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+        assert_eq!(events[0]["type"], "response.created");
+        let response = &events.last().unwrap()["response"];
+        assert_eq!(response["output"][0]["content"][0]["text"], "blue light scatters");
+    }
+}
+
+#[tokio::test]
+async fn an_unstored_response_is_continued_on_its_own_socket_only() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut socket = Socket::open(&server).await;
+    let first = socket.response(json!({"store": false})).await;
+    let follow = json!({"store": false, "previous_response_id": first["id"]});
+    let mut other = Socket::open(&server).await;
+    assert_eq!(other.error(follow.clone()).await, "previous_response_not_found");
+    let second = socket.response(follow.clone()).await;
+    assert_eq!(second["previous_response_id"], first["id"]);
+    // Only the last response counts, and none after a failure.
+    assert_eq!(socket.error(follow).await, "previous_response_not_found");
+    let follow = json!({"store": false, "previous_response_id": second["id"]});
+    assert_eq!(socket.error(follow).await, "previous_response_not_found");
+    assert_eq!(other.response(json!({"store": false})).await["store"], false);
+}
+
+#[tokio::test]
+async fn an_invalid_message_gets_an_error_and_ends_nothing() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut socket = Socket::open(&server).await;
+    for (message, code, param) in [
+        ("{", "invalid_json", Value::Null),
+        ("{}", "missing_required_parameter", json!("type")),
+        (r#"{"type":"response.cancel"}"#, "invalid_value", json!("type")),
+        (r#"{"type":"response.create"}"#, "missing_required_parameter", json!("model")),
+    ] {
+        socket.send(message).await;
+        let error = socket.event().await["error"].clone();
+        assert_eq!((&error["code"], &error["param"]), (&json!(code), &param), "{message}");
+    }
+    socket.response(json!({})).await;
+}
+
+#[tokio::test]
+async fn a_socket_refuses_a_second_request_meanwhile_and_cancels_at_its_end() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    server.vendor.otherwise(Answer::blank().wait(&Gate::closed()));
+    let mut socket = Socket::open(&server).await;
+    socket.ask(json!({})).await;
+    assert_eq!(socket.event().await["type"], "response.created");
+    assert_eq!(socket.event().await["type"], "response.in_progress");
+    assert_eq!(socket.error(json!({})).await, "invalid_value");
+    let run = server.only_run().await;
+    drop(socket);
+    assert_eq!(server.ended(run).await.state().as_str(), "cancelled");
+}
+
+#[tokio::test]
+async fn a_socket_needs_a_key_and_an_upgrade() {
+    let server = TestServer::locked(ServerLimits::default()).await;
+    let mut connection = server.connect().await;
+    connection.write_all(UPGRADE.as_bytes()).await.unwrap();
+    assert!(until(&mut connection, "missing_api_key").await.starts_with("HTTP/1.1 401"));
+    let key = format!("authorization: Bearer {}\r\n", server.key("acme", 1).await);
+    let plain = server.send("GET /v1/responses", &key, "").await;
+    assert_eq!((plain.status, plain.code().as_str()), (405, "method_not_allowed"));
+}
+
+#[tokio::test]
+async fn a_new_connection_takes_the_place_of_a_waiting_socket() {
+    let server = TestServer::open(ServerLimits { connections_max: Some(1), ..ServerLimits::default() }).await;
+    let mut socket = Socket::open(&server).await;
+    socket.response(json!({})).await;
+    let reply = server.send("GET /v1/models", "", "").await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(within(socket.frame()).await.0, CLOSE);
+}
