@@ -6,7 +6,7 @@ use podium_domain::policy::{Effort, Policy};
 use podium_domain::request::RunRequest;
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::stops::{STOPS_MAX, Stops};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::message::{messages, path_of};
 use super::parameters::rule;
