@@ -84,6 +84,7 @@ pub(super) struct StopDetails<'a> {
 
 /// The end of a message.
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "they are the names of the format")]
 pub(super) struct Ending<'a> {
     stop_reason: &'static str,
     /// Always null: not every vendor says which sequence ended an answer, or whether one did.

@@ -55,13 +55,12 @@ fn after(query: &str, headers: &HeaderMap) -> Result<u64, ApiError> {
     let header = headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
     let mut after = header.map_or(Ok(0), |id| id.parse().map_err(|_| invalid(LAST_EVENT_ID, id)))?;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("after", value)) => after = value.parse().map_err(|_| invalid("after", value))?,
-            _ => {
-                let name = pair.split('=').next().unwrap_or(pair);
-                let message = format!("unknown parameter `{}`; use `after`", shown(name));
-                return Err(ApiError::on_field(ErrorCode::UnknownParameter, shown(name), message));
-            }
+        if let Some(("after", value)) = pair.split_once('=') {
+            after = value.parse().map_err(|_| invalid("after", value))?;
+        } else {
+            let name = pair.split('=').next().unwrap_or(pair);
+            let message = format!("unknown parameter `{}`; use `after`", shown(name));
+            return Err(ApiError::on_field(ErrorCode::UnknownParameter, shown(name), message));
         }
     }
     Ok(after)

@@ -159,7 +159,7 @@ impl ResponseStream {
             return;
         }
         if self.open.is_none() {
-            self.open_message(output_message_id(self.run), events);
+            self.open_message(&output_message_id(self.run), events);
         }
         self.write(text, events);
     }
@@ -215,23 +215,23 @@ impl ResponseStream {
         let waiting = self.calls.finish();
         self.show_calls(waiting, events);
         if self.item_count == 0 {
-            self.open_message(output_message_id(self.run), events);
+            self.open_message(&output_message_id(self.run), events);
         }
         self.close_item(answer_status(run), run.refusal().map(refusal_text), events);
         let late = std::mem::take(&mut self.late_text);
         if !late.is_empty() {
-            self.open_message(late_message_id(self.run), events);
+            self.open_message(&late_message_id(self.run), events);
             self.write(&late, events);
             self.close_item(ItemStatus::Completed, None, events);
         }
     }
 
-    fn open_message(&mut self, id: String, events: &mut StreamEvents) {
+    fn open_message(&mut self, id: &str, events: &mut StreamEvents) {
         let output_index = self.item_count;
-        let item = message(id.clone(), ItemStatus::InProgress, Vec::new());
-        self.open_item(OpenItem::new(id.clone(), output_index, ItemKind::Message), item, events);
+        let item = message(id.to_owned(), ItemStatus::InProgress, Vec::new());
+        self.open_item(OpenItem::new(id.to_owned(), output_index, ItemKind::Message), item, events);
         let part = Content::output("");
-        let fields = OfPart { item_id: &id, output_index, content_index: 0, part };
+        let fields = OfPart { item_id: id, output_index, content_index: 0, part };
         self.push("response.content_part.added", fields, events);
     }
 

@@ -26,7 +26,7 @@ async fn a_stored_response_is_the_one_that_was_returned() {
 #[tokio::test]
 async fn a_stream_is_repeated_from_any_event() {
     let server = TestServer::open(ServerLimits::default()).await;
-    let long: String = (0..300).map(|n| format!("word{n} ")).collect();
+    let long = (0..300).map(|n| format!("word{n} ")).collect::<Vec<_>>().concat();
     server.vendor.otherwise(Answer::text(&long));
     let live = ask(&server, json!({"stream": true})).await;
     let live = events(&live.body);
