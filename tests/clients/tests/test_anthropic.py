@@ -89,8 +89,11 @@ def test_instructions_and_earlier_turns_reach_the_worker(able: Podium) -> None:
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "The sky."}]},
         {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "green?"}]},
     ]
-    answer = ask(able, system=[marked], messages=turns).content[0].text
-    assert "What is blue?" in answer and "The sky." in answer and "green?" in answer
+    answer = ask(able, system=[marked], messages=turns)
+    assert answer.content[0].text == "And\ngreen?"
+    # The simulated worker repeats the last question, and counts the tokens of all that it got.
+    alone = ask(able, messages=turns[-1:])
+    assert answer.usage.input_tokens > alone.usage.input_tokens
 
 
 def test_an_image_reaches_the_worker(able: Podium) -> None:
