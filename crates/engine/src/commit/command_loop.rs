@@ -31,7 +31,7 @@ impl Commands {
         self.send_holding(run, order.into(), None).await
     }
 
-    /// Like [`order`](Self::order), for a sender that may hold a message of the run. If [`HeldMessage::put_back_for`] gives a time
+    /// Like [`send`](Self::send), for a sender that may hold a message of the run. If [`HeldMessage::put_back_for`] gives a time
     /// after the commit, no new message is published: the sender must put back its own.
     pub(crate) async fn send_holding(
         &self,

@@ -150,11 +150,9 @@ async fn the_conductors_text_is_seen_before_the_plan_is_ready() {
 #[tokio::test]
 async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
     let house = House::with_plan(plan_of(&[("quick", "Do it.", &[])])).await;
-    let gate = Gate::closed();
-    house.vendor.script(
-        "quick",
-        [Answer::text("Hel").wait(&gate).fail(Fault::Unreachable), Answer::parts(["H", "ello ", "world"])],
-    );
+    let (gate, announced) = (Gate::closed(), Gate::closed());
+    let first = Answer::text("Hel").wait(&gate).fail(Fault::Unreachable);
+    house.vendor.script("quick", [first, Answer::parts(["H", "ello ", "world"]).wait(&announced)]);
     let again = Policy { broken_answer: BrokenAnswer::Again, ..Policy::new(Tier::Ultra, Effort::Medium) };
     let id = house.ask_under(again).await;
     let mut updates = house.engine.watch(id, 0).await.unwrap();
@@ -170,10 +168,20 @@ async fn a_second_attempt_is_announced_and_continues_what_was_shown() {
         }
         rest
     };
-    let (rest, updates) = within(async { tokio::join!(read, updates.collect::<Vec<_>>()) }).await;
+    // The run does not end before the watcher has seen the announcement: the end may overtake live text.
+    let watch = async {
+        let mut restarts = 0;
+        while let Some(update) = updates.next().await {
+            if matches!(update, Ok(Update::Restarted { .. })) {
+                restarts += 1;
+                announced.open();
+            }
+        }
+        restarts
+    };
+    let (rest, restarts) = within(async { tokio::join!(read, watch) }).await;
     assert_eq!(rest, "lo world", "no text is repeated or mixed with the first attempt's");
-    let restarts = updates.iter().filter(|update| matches!(update, Ok(Update::Restarted { .. })));
-    assert_eq!(restarts.count(), 1);
+    assert_eq!(restarts, 1);
 }
 
 #[tokio::test]
