@@ -118,7 +118,7 @@ pub struct EventToStore {
     pub sequence: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Its name, for people; the code does not read it.
+    /// Its name. It is stored for people who query the database; the code never reads it.
     pub kind: &'static str,
     /// The event as JSON. A NUL in it is escaped, so it is text to every database.
     pub data: String,
@@ -141,7 +141,7 @@ pub struct EventsToStore {
     pub first_sequence: i64,
     /// The number of the last event.
     pub last_sequence: i64,
-    /// The events' names, for people; the code does not read them.
+    /// Their names. They are stored for people who query the database; the code never reads them.
     pub kinds: String,
     /// A JSON array of the events, each with its number and its time. A NUL in it is escaped, so it is text to every database.
     pub data: String,

@@ -22,7 +22,7 @@ pub struct ScriptedReply {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct When {
-    /// Who spoke last: the user, or the tools with their results.
+    /// The author of the last message: the user, or the tools with their results.
     pub last: Option<Speaker>,
     /// A text in the last message of the user, or in one of the last results.
     pub last_contains: Option<String>,
