@@ -1,13 +1,13 @@
-// The wire formats of `vendor-sim`, through the vendors' own Node packages. VENDOR_SIM_BIN names the binary.
+// The wire formats of `vendor-sim`, through the vendors' own Node packages.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { createServer } from "node:net";
 import { after, before, test } from "node:test";
 
 import Anthropic from "@anthropic-ai/sdk";
 import { ApiError, GoogleGenAI } from "@google/genai";
 import OpenAI from "openai";
+
+import { OPTIONS, PATIENCE_MS, Programs, behave } from "./programs.js";
 
 const TEXT = "Žluťoučký kůň 🙂 早, twice.";
 const ASK_TOOLS = "Ask weather and clock.";
@@ -18,53 +18,21 @@ const SCHEMA = {
   required: ["city"],
   additionalProperties: false,
 };
-const PATIENCE_MS = 60_000;
 
-let vendor, simulator, openai, anthropic, gemini;
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-async function untilHealthy(url) {
-  for (const deadline = Date.now() + PATIENCE_MS; ; ) {
-    assert.equal(simulator.exitCode, null, "vendor-sim ended at once");
-    try {
-      if ((await fetch(url)).ok) return;
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+const programs = new Programs();
+let vendor, openai, anthropic, gemini;
 
 before(async () => {
-  const port = await freePort();
-  vendor = `http://127.0.0.1:${port}`;
-  const binary = process.env.VENDOR_SIM_BIN;
-  assert.ok(binary, "VENDOR_SIM_BIN must name the simulator's binary");
-  simulator = spawn(binary, ["--listen", `127.0.0.1:${port}`, "--token-ms", "2"], { stdio: "ignore" });
-  await untilHealthy(`${vendor}/healthz`);
-  const options = { apiKey: "none", maxRetries: 0, timeout: PATIENCE_MS };
-  openai = new OpenAI({ baseURL: `${vendor}/v1`, ...options });
-  anthropic = new Anthropic({ baseURL: vendor, ...options });
+  vendor = await programs.vendor();
+  openai = new OpenAI({ baseURL: `${vendor}/v1`, ...OPTIONS });
+  anthropic = new Anthropic({ baseURL: vendor, ...OPTIONS });
   gemini = new GoogleGenAI({ apiKey: "none", httpOptions: { baseUrl: vendor, timeout: PATIENCE_MS } });
 });
 
-after(() => simulator?.kill());
+after(() => programs.stop());
 
-async function fail(fault) {
-  const body = JSON.stringify({ faults: [{ fault, next_calls: 1 }] });
-  const headers = { "content-type": "application/json" };
-  const answer = await fetch(`${vendor}/control/behaviour/sim-echo`, { method: "PUT", headers, body });
-  assert.ok(answer.ok);
+function fail(fault) {
+  return behave(vendor, { faults: [{ fault, next_calls: 1 }] });
 }
 
 const THROTTLED = { kind: "rate_limit", retry_after_s: 2 };

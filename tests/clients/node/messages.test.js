@@ -1,70 +1,24 @@
 // The Messages API of the real `podium` binary, through Anthropic's own Node package.
-// VENDOR_SIM_BIN names the simulator's binary; PODIUM_BIN that of Podium, by default the one next to it.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 
 import Anthropic from "@anthropic-ai/sdk";
 
-const PATIENCE_MS = 60_000;
-const ROOT = join(import.meta.dirname, "../../..");
+import { OPTIONS, Programs } from "./programs.js";
+
 const QUESTION = "Write 123456 in words.";
 const ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six";
 const REQUEST = { model: "podium-ultra", max_tokens: 200, messages: [{ role: "user", content: QUESTION }] };
 
-const children = [];
-let folder, client;
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-async function start(binary, args, url) {
-  const child = spawn(binary, args, { stdio: "ignore" });
-  children.push(child);
-  for (const deadline = Date.now() + PATIENCE_MS; ; ) {
-    assert.equal(child.exitCode, null, `${binary} ended at once`);
-    try {
-      if ((await fetch(url)).ok) return;
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+const programs = new Programs();
+let client;
 
 before(async () => {
-  const [simulator, podium] = [process.env.VENDOR_SIM_BIN, process.env.PODIUM_BIN];
-  assert.ok(simulator, "VENDOR_SIM_BIN must name the simulator's binary");
-  const [vendorPort, httpPort, grpcPort] = [await freePort(), await freePort(), await freePort()];
-  const vendor = `http://127.0.0.1:${vendorPort}`;
-  await start(simulator, ["--listen", `127.0.0.1:${vendorPort}`, "--token-ms", "2"], `${vendor}/healthz`);
-  folder = mkdtempSync(join(tmpdir(), "podium-"));
-  const pool = readFileSync(join(ROOT, "pools/demo.toml"), "utf8");
-  writeFileSync(join(folder, "pool.toml"), pool.replace(/base_url = "[^"]*"/, `base_url = "${vendor}/v1"`));
-  const http = `http://127.0.0.1:${httpPort}`;
-  const args = ["serve", "--listen", `127.0.0.1:${httpPort}`, "--grpc-listen", `127.0.0.1:${grpcPort}`];
-  args.push("--data", join(folder, "data"), "--pool", join(folder, "pool.toml"), "--conductor", "direct:sim-words");
-  await start(podium ?? join(dirname(simulator), "podium"), args, `${http}/readyz`);
-  client = new Anthropic({ baseURL: http, apiKey: "none", maxRetries: 0, timeout: PATIENCE_MS });
+  client = new Anthropic({ baseURL: await programs.podium(await programs.vendor()), ...OPTIONS });
 });
 
-after(() => {
-  for (const child of children) child.kill();
-  if (folder) rmSync(folder, { recursive: true, force: true });
-});
+after(() => programs.stop());
 
 test("a question is answered by a message", async () => {
   const message = await client.messages.create(REQUEST);

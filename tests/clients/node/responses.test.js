@@ -1,67 +1,24 @@
-// The Responses API of `podium`, through the official `openai` package. VENDOR_SIM_BIN names the simulator's binary; that of
-// `podium` is named by PODIUM_BIN, or lies next to it.
+// The Responses API of the real `podium` binary, through the official `openai` package.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 
 import OpenAI from "openai";
 
+import { OPTIONS, PATIENCE_MS, Programs } from "./programs.js";
+
 const QUESTION = "Write 123456 in words.";
 const ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six";
-const PATIENCE_MS = 60_000;
 const model = "podium-mini";
 
-const children = [];
-// The binaries lie next to each other.
-const podium = process.env.PODIUM_BIN ?? join(dirname(process.env.VENDOR_SIM_BIN ?? ""), "podium");
+const programs = new Programs();
 let client;
 
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-async function start(binary, args, url) {
-  assert.ok(binary, "VENDOR_SIM_BIN must name the simulator's binary");
-  const child = spawn(binary, args, { stdio: "ignore" });
-  children.push(child);
-  for (const deadline = Date.now() + PATIENCE_MS; ; ) {
-    assert.equal(child.exitCode, null, `${binary} ended at once`);
-    try {
-      if ((await fetch(url)).ok) return;
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 before(async () => {
-  const [vendor, http, grpc] = [await freePort(), await freePort(), await freePort()];
-  const simulator = ["--listen", `127.0.0.1:${vendor}`, "--token-ms", "2"];
-  await start(process.env.VENDOR_SIM_BIN, simulator, `http://127.0.0.1:${vendor}/healthz`);
-  const folder = mkdtempSync(join(tmpdir(), "podium-"));
-  const demo = readFileSync(new URL("../../../pools/demo.toml", import.meta.url), "utf8");
-  const pool = join(folder, "pool.toml");
-  writeFileSync(pool, demo.replace(/base_url = "[^"]*"/, `base_url = "http://127.0.0.1:${vendor}/v1"`));
-  const listen = ["--listen", `127.0.0.1:${http}`, "--grpc-listen", `127.0.0.1:${grpc}`];
-  const data = ["--data", join(folder, "data"), "--pool", pool, "--conductor", "direct:sim-words"];
-  await start(podium, ["serve", ...listen, ...data], `http://127.0.0.1:${http}/readyz`);
-  client = new OpenAI({ baseURL: `http://127.0.0.1:${http}/v1`, apiKey: "none", maxRetries: 0 });
+  client = new OpenAI({ baseURL: `${await programs.podium(await programs.vendor())}/v1`, ...OPTIONS });
 });
 
-after(() => children.forEach((child) => child.kill()));
+after(() => programs.stop());
 
 test("a response is created, retrieved and continued", async () => {
   const first = await client.responses.create({ model, input: QUESTION, instructions: "Be brief." });
