@@ -56,9 +56,7 @@ impl Part {
             Self::Text(text) => text.len(),
             Self::Image(image) => image.bytes(),
             Self::ToolCall(call) => call.bytes(),
-            Self::ToolResult(result) => {
-                result.text_bytes() + result.images.iter().map(Image::bytes).sum::<usize>()
-            }
+            Self::ToolResult(result) => result.bytes(),
             Self::Reasoning(reasoning) => reasoning.bytes(),
         }
     }
@@ -174,6 +172,11 @@ impl ToolResult {
     pub fn new(call_id: impl Into<String>, name: impl Into<String>, output: impl Into<String>) -> Self {
         let (call_id, name, output) = (call_id.into(), name.into(), output.into());
         Self { call_id, name, output, is_error: false, images: Vec::new() }
+    }
+
+    /// Its size in bytes for limits.
+    pub fn bytes(&self) -> usize {
+        self.text_bytes() + self.images.iter().map(Image::bytes).sum::<usize>()
     }
 
     fn text_bytes(&self) -> usize {

@@ -84,7 +84,7 @@ async fn new_run(
     mut request: ResponseRequest,
     own: Option<RunId>,
 ) -> Result<NewRun, ApiError> {
-    for id in request.referenced_runs() {
+    for id in request.referenced_runs()? {
         // An item of an unknown run stays unresolved, and is reported by its place.
         if let Some(run) = stored(state, tenant, id).await? {
             request.resolve(&run)?;

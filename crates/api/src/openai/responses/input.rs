@@ -41,6 +41,16 @@ impl InputItem {
             Self::Reference { run, .. } => Some(*run),
         }
     }
+
+    /// Its share of the bytes of a conversation; none for a reference.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Message(message) => message.bytes(),
+            Self::Call(call) => call.bytes(),
+            Self::Output(result) => result.bytes(),
+            Self::Reference { .. } => 0,
+        }
+    }
 }
 
 /// The messages of these items; all references are resolved. Function calls belong to the answer before them, and outputs that

@@ -271,6 +271,7 @@ mod tests {
 
     use super::*;
     use crate::image::of_url;
+    use crate::openai::responses::ResponseRequest;
 
     fn run_of(messages: Vec<Message>) -> Run {
         let request =
@@ -318,6 +319,25 @@ mod tests {
         assert_eq!(item_of(&run, &input_message_id(run.id(), 2)), None);
         assert_eq!(item_of(&run, &output_message_id(run.id())), None);
         assert_eq!(item_of(&run, &output_call_id(run.id(), 0)), None);
+    }
+
+    #[test]
+    fn references_to_a_long_item_stop_at_the_limit_of_a_conversation() {
+        let run = run_of(vec![Message::new(Role::User, "x".repeat(300 << 10))]);
+        let reference = json!({"type": "item_reference", "id": input_message_id(run.id(), 0)});
+        let resolved = |count: usize| {
+            let body = json!({"model": "podium-mini", "input": vec![reference.clone(); count]});
+            let mut request = ResponseRequest::parse(body.to_string().as_bytes()).unwrap();
+            request.resolve(&run)
+        };
+        assert_eq!(resolved(3), Ok(()));
+        let error = resolved(1_000).unwrap_err();
+        assert_eq!(error.param(), Some("input"));
+        assert!(
+            error.message.contains(&(1200 << 10).to_string()),
+            "the fourth one exceeds it: {}",
+            error.message
+        );
     }
 
     #[test]

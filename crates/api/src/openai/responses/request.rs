@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use podium_domain::answer::AnswerForm;
 use podium_domain::content::{Part, ToolCall};
-use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, Role};
+use podium_domain::conversation::{
+    CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role,
+};
 use podium_domain::ids::RunId;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::request::RunRequest;
@@ -32,6 +34,8 @@ use crate::{ApiError, ErrorCode, ModelName, NewRun};
 const METADATA_ENTRIES_MAX: usize = 16;
 const METADATA_NAME_CHARS_MAX: usize = 64;
 const METADATA_VALUE_CHARS_MAX: usize = 512;
+/// Most responses whose items one input refers to: each of their runs is loaded.
+const REFERENCED_MAX: usize = 256;
 /// The parameters of a request for a compaction.
 const COMPACTION_PARAMETERS: [&str; 7] = [
     "model",
@@ -124,21 +128,33 @@ impl ResponseRequest {
         self.record.previous
     }
 
-    /// The runs whose items the input refers to.
-    pub fn referenced_runs(&self) -> Vec<RunId> {
+    /// The runs whose items the input refers to, at most [`REFERENCED_MAX`].
+    pub fn referenced_runs(&self) -> Result<Vec<RunId>, ApiError> {
         let mut runs: Vec<_> = self.input.iter().filter_map(InputItem::run).collect();
         runs.sort_unstable();
         runs.dedup();
-        runs
+        if runs.len() > REFERENCED_MAX {
+            let count = runs.len();
+            let message =
+                format!("`input` refers to items of {count} responses, the limit is {REFERENCED_MAX}");
+            return Err(ApiError::on_field(ErrorCode::InvalidValue, "input", message));
+        }
+        Ok(runs)
     }
 
-    /// Puts the items of `run` in the place of the references to them.
+    /// Puts the items of `run` in the place of the references to them. Fails as soon as the input is longer than a conversation may
+    /// be, because a short request may refer to a long item many times.
     pub fn resolve(&mut self, run: &Run) -> Result<(), ApiError> {
+        let mut bytes: usize = self.input.iter().map(InputItem::bytes).sum();
         for item in &mut self.input {
             if let InputItem::Reference { id, run: wanted, path } = item
                 && *wanted == run.id()
             {
                 let found = item_of(run, id).ok_or_else(|| unknown_item(path, id))?;
+                bytes = bytes.saturating_add(found.bytes());
+                if bytes > CONVERSATION_BYTES_MAX {
+                    return Err(of_conversation(&ConversationError::TooLong { bytes }));
+                }
                 *item = found;
             }
         }

@@ -143,9 +143,22 @@ fn an_item_may_refer_to_an_earlier_response() {
         {"role": "user", "content": "and now?"},
     ]);
     let request = with("input", input).unwrap();
-    assert_eq!(request.referenced_runs(), [RUN.parse().unwrap()]);
+    assert_eq!(request.referenced_runs().unwrap(), [RUN.parse().unwrap()]);
     let error = request.into_new_run(None).unwrap_err();
     assert_eq!((error.code, error.param()), (ErrorCode::InvalidValue, Some("input[1].id")));
+}
+
+#[test]
+fn an_input_refers_to_a_bounded_number_of_responses() {
+    let input = |count: u128| {
+        let id =
+            |number: u128| format!("msg_{:032x}", 0x0189_0a5d_ac96_774b_bcce_b302_0000_0000_u128 + number);
+        let items: Vec<_> = (0..count).map(|n| json!({"type": "item_reference", "id": id(n)})).collect();
+        with("input", Value::Array(items)).unwrap()
+    };
+    assert_eq!(input(256).referenced_runs().unwrap().len(), 256);
+    let error = input(257).referenced_runs().unwrap_err();
+    assert_eq!((error.code, error.param()), (ErrorCode::InvalidValue, Some("input")));
 }
 
 #[test]
