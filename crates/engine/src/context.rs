@@ -48,8 +48,6 @@ struct Shared {
     loads: Gathering<RunId, Option<Run>>,
     unreadable: UnreadableRuns,
     metrics: Metrics,
-    /// Work that no caller waits for.
-    background: TaskTracker,
     /// Whether the process takes tasks from lanes.
     takes_tasks: AtomicBool,
 }
@@ -103,7 +101,6 @@ impl Context {
             loads,
             unreadable,
             metrics,
-            background: TaskTracker::new(),
             takes_tasks: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
@@ -148,10 +145,6 @@ impl Context {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
-    }
-
-    pub(crate) fn background(&self) -> &TaskTracker {
-        &self.shared.background
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -24,7 +24,7 @@ use podium_domain::time::Timestamp;
 use podium_domain::usage::Spent;
 use podium_ports::cache::CachedOutput;
 use podium_ports::live::{Frame, Signal};
-use podium_ports::queue::Lane;
+use podium_ports::queue::{Lane, TaskMessage};
 use podium_ports::store::StoreError;
 use podium_ports::vendor::Vendors;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ use crate::claims::record::record;
 use crate::claims::settle::Settle;
 use crate::commit::Order;
 use crate::context::Context;
-use crate::lanes::serve::{Acked, Incoming, LaneWork, Service};
+use crate::lanes::serve::{Acked, LaneWork, Service};
 use crate::lanes::slots::{Slot, Slots};
 use crate::metrics::CacheUse;
 use crate::parts::CallParts;
@@ -57,11 +57,27 @@ pub(crate) struct Executor {
     chain: Chain,
 }
 
-/// A step whose call has ended, with the command to record.
-struct Attempted {
+/// The work on a claimed step.
+pub(crate) enum StepWork {
+    /// The executor calls its worker.
+    Call(Box<Taken>),
+    /// Its outcome is known without a call.
+    Record(Box<Attempted>),
+}
+
+/// A claimed step without a call under way, with the command to record.
+pub(crate) struct Attempted {
     claimed: Claimed,
     command: Command,
     slot: Slot,
+}
+
+/// Why a step's worker is not called.
+enum NoCall {
+    /// The step is done, or left to other executors.
+    Here(Settle),
+    /// The step fails, with this message.
+    Anywhere(String),
 }
 
 impl Executor {
@@ -82,22 +98,29 @@ impl Executor {
     }
 
     /// Acquires a permit and claims the step, or says how to answer its message.
-    async fn take_step(&self, incoming: &Incoming, slot: Slot) -> Result<Taken, Settle> {
-        let step = incoming.message.task.step().ok_or(Settle::Ack)?;
-        let run = self.run_of(incoming).await?;
-        let call = self.call_for(&run, step, incoming).await?;
+    async fn take_step(&self, message: TaskMessage, slot: Slot) -> Result<StepWork, Settle> {
+        let step = message.task.step().ok_or(Settle::Ack)?;
+        let run = self.run_of(message).await?;
+        let call = match self.call_for(&run, step) {
+            Ok(call) => call,
+            Err(NoCall::Here(settle)) => return Err(settle),
+            Err(NoCall::Anywhere(reason)) => return self.claim_to_fail(reason, message, slot).await,
+        };
         if let Some(known) = self.cache.look_up(&call).await {
             self.context.metrics().cache().used(CacheUse::Hit);
-            return Err(self.complete_from_cache(&call, known, incoming).await);
+            return self.claim_known(&call, known, message, slot).await;
         }
         let Placed { permitted: Permitted { call, permit }, first } = match self.permits.place(call).await {
             Ok(placed) => placed,
             Err(Unplaced::Later(after)) => return Err(Settle::Nak(after)),
-            Err(Unplaced::Never(message)) => return Err(self.fail(message, incoming).await),
+            Err(Unplaced::Never(reason)) => return self.claim_to_fail(reason, message, slot).await,
         };
         let reserve = call.cost_max(self.context.now());
-        match claim_after(&self.context, run.id(), first, &incoming.message, reserve).await {
-            Ok(claimed) => Ok(Taken { claimed, step, worker: call.worker, permit, slot }),
+        match claim_after(&self.context, first, message, reserve).await {
+            Ok(claimed) => {
+                let taken = Taken { claimed, step, worker: call.worker, permit, slot };
+                Ok(StepWork::Call(Box::new(taken)))
+            }
             Err(settle) => {
                 return_permit(permit);
                 Err(settle)
@@ -106,9 +129,9 @@ impl Executor {
     }
 
     /// The run of a message, if the step may be ready.
-    async fn run_of(&self, incoming: &Incoming) -> Result<Arc<Run>, Settle> {
-        let (context, id) = (&self.context, incoming.run);
-        let state = |run: &Run| run.task(incoming.message.task).map(|task| task.state.clone());
+    async fn run_of(&self, TaskMessage { run: id, task, .. }: TaskMessage) -> Result<Arc<Run>, Settle> {
+        let context = &self.context;
+        let state = |run: &Run| run.task(task).map(|task| task.state.clone());
         let is_ready = |run: &Arc<Run>| matches!(state(run), Some(TaskState::Ready { .. }));
         if let Some(run) = context.run_cache().get(id).filter(is_ready) {
             return Ok(run);
@@ -130,66 +153,67 @@ impl Executor {
 
     /// The call of the step's worker. If this process cannot call the worker, other executors get the message, until the deadline is
     /// near; then the step fails.
-    async fn call_for(&self, run: &Arc<Run>, step: StepRef, incoming: &Incoming) -> Result<StepCall, Settle> {
-        let named = run.worker_of(step.into()).ok_or(Settle::Ack)?;
-        let message = match self.context.pool().worker(named) {
+    fn call_for(&self, run: &Arc<Run>, step: StepRef) -> Result<StepCall, NoCall> {
+        let named = run.worker_of(step.into()).ok_or(NoCall::Here(Settle::Ack))?;
+        let reason = match self.context.pool().worker(named) {
             None => format!("the pool has no worker `{named}`"),
             Some(worker) if !worker.prices.is_valid_at(self.context.now()) => {
                 format!("worker `{named}` has no price list that is valid yet")
             }
-            Some(worker) => return StepCall::new(run, step, worker).ok_or(Settle::Ack),
+            Some(worker) => return StepCall::new(run, step, worker).ok_or(NoCall::Here(Settle::Ack)),
         };
         match Settle::for_others(&self.context, run) {
             Some(settle) => {
-                debug!(run = %run.id(), reason = message, "the step is left to other executors");
-                Err(settle)
+                debug!(run = %run.id(), reason, "the step is left to other executors");
+                Err(NoCall::Here(settle))
             }
-            None => Err(self.fail(message, incoming).await),
+            None => Err(NoCall::Anywhere(reason)),
         }
     }
 
-    /// Fails a step that no worker can be called for.
-    async fn fail(&self, message: String, incoming: &Incoming) -> Settle {
-        let claimed = match claim(&self.context, incoming.run, &incoming.message).await {
-            Ok(claimed) => claimed,
-            Err(settle) => return settle,
-        };
+    /// Claims a step that no worker can be called for, to fail it.
+    async fn claim_to_fail(
+        &self,
+        message: String,
+        of_step: TaskMessage,
+        slot: Slot,
+    ) -> Result<StepWork, Settle> {
+        let claimed = claim(&self.context, of_step).await?;
         let (retry_at, fall_back_to, spent) = (None, None, Spent::NONE);
         let error = AttemptError { message, retry_at, is_rate_limit: false, fall_back_to, spent };
         let command = Command::FailAttempt { task: claimed.task, claim: claimed.claim, error };
-        self.record_unanswered(command, incoming).await
+        Ok(StepWork::Record(Box::new(Attempted { claimed, command, slot })))
     }
 
-    /// Claims a step with a known output and completes it. Watchers get the output as one piece of text.
-    async fn complete_from_cache(&self, call: &StepCall, known: Known, incoming: &Incoming) -> Settle {
-        let claimed = match claim(&self.context, incoming.run, &incoming.message).await {
-            Ok(claimed) => claimed,
-            Err(settle) => return settle,
-        };
+    /// Claims a step with a known output, to complete it. Watchers get the output as one piece of text.
+    async fn claim_known(
+        &self,
+        call: &StepCall,
+        known: Known,
+        message: TaskMessage,
+        slot: Slot,
+    ) -> Result<StepWork, Settle> {
+        let claimed = claim(&self.context, message).await?;
         // In the claimed run, the step may have another worker or see other outputs than in the run that was looked up.
         let is_same = claimed.run.worker_of(claimed.task) == Some(&call.worker.id);
         let call = StepCall::new(&claimed.run, call.step, &call.worker)
             .filter(|call| is_same && self.cache.is_of(&known, call));
         let Some(call) = call else {
-            return self.record_unanswered(claimed.hand_back(Spent::NONE), incoming).await;
+            let command = claimed.hand_back(Spent::NONE);
+            return Ok(StepWork::Record(Box::new(Attempted { claimed, command, slot })));
         };
-        let (StepRef { round, step }, claim, run) = (call.step, claimed.claim, incoming.run);
+        let (StepRef { round, step }, claim) = (call.step, claimed.claim);
         let CachedOutput { output, finish, usage } = known.output;
         let frame = Frame { round, step, claim, offset: 0, text: output.clone() };
-        if let Err(error) = self.context.parts().live.publish(run, Signal::Frame(frame)).await {
-            debug!(%run, %error, "watchers were not notified");
+        if let Err(error) = self.context.parts().live.publish(message.run, Signal::Frame(frame)).await {
+            debug!(run = %message.run, %error, "watchers were not notified");
         }
         let saved = Some(Saved { usage, cost: call.prices(claim).cost(&usage) });
         let (calls, reasoning) = (Vec::new(), Vec::new());
         let (spent, first_token_ms) = (Spent::NONE, None);
         let result = StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved };
-        self.record_unanswered(Command::CompleteStep { round, step, claim, result }, incoming).await
-    }
-
-    /// Records the outcome of a step whose message is not answered yet.
-    async fn record_unanswered(&self, command: Command, incoming: &Incoming) -> Settle {
-        let Incoming { run, message, abandon } = incoming;
-        record(&self.context, *run, command, Some(message), abandon).await.settle
+        let command = Command::CompleteStep { round, step, claim, result };
+        Ok(StepWork::Record(Box::new(Attempted { claimed, command, slot })))
     }
 
     /// Calls the step's worker. `None` if no call is possible any more.
@@ -204,6 +228,7 @@ impl Executor {
         // Outputs that the step sees may have changed since the run was loaded, so the request is built from the claimed run.
         let Some(call) = StepCall::new(&claimed.run, step, &worker) else {
             return_permit(permit);
+            claimed.guard.disown();
             return None;
         };
         self.retries.called(&worker.id, self.context.now());
@@ -227,7 +252,7 @@ impl Executor {
         }
         let next = self.chain.next_after(&claimed.run, &command, &slot.lane).await;
         let order = Order::both(command, next.as_ref().map(|next| next.pending.command()));
-        let run = record(&self.context, claimed.run.id(), order, None, abandon).await.run;
+        let run = record(&self.context, claimed.run.id(), order, abandon).await;
         next.zip(run).and_then(|(next, run)| self.chain.begin(next, run, slot))
     }
 
@@ -277,14 +302,23 @@ impl Executor {
 }
 
 impl LaneWork for Executor {
-    type Task = Taken;
+    type Task = StepWork;
 
-    async fn take(&self, incoming: &Incoming, slot: Slot) -> Result<Taken, Settle> {
-        self.take_step(incoming, slot).await
+    async fn take(&self, message: TaskMessage, slot: Slot) -> Result<StepWork, Settle> {
+        self.take_step(message, slot).await
     }
 
-    async fn carry_out(&self, taken: Taken, acked: &Acked, abandon: &CancellationToken) -> Option<Taken> {
-        let attempted = self.attempt(taken, abandon).await?;
-        self.record_attempt(attempted, acked, abandon).await
+    async fn carry_out(
+        &self,
+        work: StepWork,
+        acked: &Acked,
+        abandon: &CancellationToken,
+    ) -> Option<StepWork> {
+        let attempted = match work {
+            StepWork::Call(taken) => self.attempt(*taken, abandon).await?,
+            StepWork::Record(attempted) => *attempted,
+        };
+        let next = self.record_attempt(attempted, acked, abandon).await?;
+        Some(StepWork::Call(Box::new(next)))
     }
 }

@@ -7,11 +7,12 @@ pub(crate) mod request;
 
 use std::sync::Arc;
 
+use podium_domain::ids::RunId;
 use podium_domain::run::{AttemptError, Command, Run};
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::conductor::{Conductor, ConductorError, Conductors, PlanOutcome};
 use podium_ports::live::Signal;
-use podium_ports::queue::Lane;
+use podium_ports::queue::{Lane, TaskMessage};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -21,7 +22,7 @@ use crate::claims::record::record;
 use crate::claims::settle::Settle;
 use crate::context::Context;
 use crate::executor::retry;
-use crate::lanes::serve::{Acked, Incoming, LaneWork, Service};
+use crate::lanes::serve::{Acked, LaneWork, Service};
 use crate::lanes::slots::{Slot, Slots};
 use early::begin_steps;
 use fallback::{MayRetry, Planning, reason};
@@ -112,12 +113,12 @@ impl Planner {
 
     /// The answer to a message whose run has a conductor that this process lacks: planners that have it get the message. `None` if
     /// this process has the conductor, or if the deadline is near: then planning fails with the reason.
-    async fn leave(&self, incoming: &Incoming) -> Option<Settle> {
+    async fn leave(&self, id: RunId) -> Option<Settle> {
         let context = &self.context;
-        let run = match context.run_cache().get(incoming.run) {
+        let run = match context.run_cache().get(id) {
             Some(run) => run,
             // The claim will report any error.
-            None => Arc::new(context.run(incoming.run).await.ok().flatten()?),
+            None => Arc::new(context.run(id).await.ok().flatten()?),
         };
         context.run_cache().note(&run);
         if self.conductor_of(&run).is_ok() || run.is_ended() {
@@ -170,11 +171,11 @@ impl Planner {
 impl LaneWork for Planner {
     type Task = ClaimedPlan;
 
-    async fn take(&self, incoming: &Incoming, slot: Slot) -> Result<ClaimedPlan, Settle> {
-        if let Some(settle) = self.leave(incoming).await {
+    async fn take(&self, message: TaskMessage, slot: Slot) -> Result<ClaimedPlan, Settle> {
+        if let Some(settle) = self.leave(message.run).await {
             return Err(settle);
         }
-        let claimed = claim(&self.context, incoming.run, &incoming.message).await?;
+        let claimed = claim(&self.context, message).await?;
         Ok(ClaimedPlan { claimed, _slot: slot })
     }
 
@@ -190,7 +191,7 @@ impl LaneWork for Planner {
             if !matches!(command, Command::CompletePlan { .. }) {
                 acked.settled().await;
             }
-            record(&self.context, claimed.run.id(), command, None, abandon).await;
+            record(&self.context, claimed.run.id(), command, abandon).await;
         }
         None
     }

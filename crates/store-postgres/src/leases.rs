@@ -23,9 +23,18 @@ pub(crate) async fn held(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>
     if claims.is_empty() {
         return Ok(Vec::new());
     }
-    let held = store.call(&FindHeld::new(claims)).await?;
+    let held = store.call(&FindHeld(ClaimColumns::new(claims))).await?;
     let held = held.iter().map(ClaimRow::read).collect::<Result<HashSet<_>, _>>()?;
     Ok(claims.iter().map(|claim| held.contains(claim)).collect())
+}
+
+pub(crate) async fn disown(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+    if claims.is_empty() {
+        return Ok(Vec::new());
+    }
+    let locked = store.call(&Disown(ClaimColumns::new(claims))).await?;
+    let locked = locked.iter().map(ClaimRow::read).collect::<Result<HashSet<_>, _>>()?;
+    Ok(claims.iter().map(|claim| !locked.contains(claim)).collect())
 }
 
 /// A time span for a statement that adds it to the current time.
@@ -63,13 +72,13 @@ impl Call for ExtendLease {
     }
 }
 
-struct FindHeld {
+struct ClaimColumns {
     runs: Vec<Uuid>,
     tasks: Vec<String>,
     claims: Vec<Uuid>,
 }
 
-impl FindHeld {
+impl ClaimColumns {
     fn new(claims: &[ClaimRef]) -> Self {
         Self {
             runs: claims.iter().map(|claim| *claim.run.as_uuid()).collect(),
@@ -79,14 +88,29 @@ impl FindHeld {
     }
 }
 
+/// Returns the claims that hold their tasks.
+struct FindHeld(ClaimColumns);
+
 impl Call for FindHeld {
     type Answer = Vec<ClaimRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { runs, tasks, claims } = self;
+        let ClaimColumns { runs, tasks, claims } = &self.0;
         sqlx::query_file_as!(ClaimRow, "queries/find_held.sql", runs, tasks, claims)
             .fetch_all(connection)
             .await
+    }
+}
+
+/// Returns the claims whose rows are locked.
+struct Disown(ClaimColumns);
+
+impl Call for Disown {
+    type Answer = Vec<ClaimRow>;
+
+    async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
+        let ClaimColumns { runs, tasks, claims } = &self.0;
+        sqlx::query_file_as!(ClaimRow, "queries/disown.sql", runs, tasks, claims).fetch_all(connection).await
     }
 }
 

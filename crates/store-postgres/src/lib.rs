@@ -132,6 +132,10 @@ impl TaskBoard for Store {
         leases::held(self, claims).await
     }
 
+    async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        leases::disown(self, claims).await
+    }
+
     async fn due(
         &self,
         now: Timestamp,

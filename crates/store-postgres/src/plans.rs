@@ -150,6 +150,7 @@ const STATEMENTS: &[Statement] = &[
         indexes: &[],
         whole: &[],
     },
+    Statement { file: "disown.sql", arguments: &[RUNS, TEXTS, RUNS], indexes: &["tasks_pkey"], whole: &[] },
     Statement {
         file: "extend_lease.sql",
         arguments: &["copied_id(9, 9)", "4000::bigint", "3600000::bigint"],

@@ -496,3 +496,26 @@ async fn one_process_at_a_time_has_the_turn_to_sweep() {
     let all = join_all((0..20).map(|_| hold(ids.claim_id(), long))).await;
     assert!(all.iter().all(|turn| *turn != Turn::Own), "{all:?}");
 }
+
+#[tokio::test]
+async fn disowning_waits_for_no_lock_and_says_what_is_locked() {
+    let scene = Scene::new(Options::default()).await;
+    let process = scene.ids.process_id();
+    let mut runs = scene.runs(2).await;
+    let holds = scene.claimed_by(process, &mut runs).await;
+    scene.store.extend_lease(process, Timestamp::default(), Duration::from_hours(1)).await.unwrap();
+    let mut raw = scene.raw().await;
+    let mut held = raw.begin().await.unwrap();
+    let lock = "SELECT FROM tasks WHERE run_id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(*holds[0].run.as_uuid()).execute(&mut *held).await.unwrap();
+    assert_eq!(scene.store.disown(&holds).await.unwrap(), [false, true]);
+    let now = runs[0].now;
+    assert_eq!(scene.store.due(now, now, 10, &[]).await.unwrap().expired, [holds[1]]);
+    held.rollback().await.unwrap();
+    assert_eq!(scene.store.disown(&holds).await.unwrap(), [true, true]);
+    let mut expired = scene.store.due(now, now, 10, &[]).await.unwrap().expired;
+    expired.sort_unstable();
+    let mut holds = holds;
+    holds.sort_unstable();
+    assert_eq!(expired, holds);
+}

@@ -10,7 +10,7 @@ use podium_store_format::stored;
 use serde::Serialize;
 
 use crate::Store;
-use crate::row::{hex, unavailable};
+use crate::row::{hex, id_bytes, unavailable};
 use crate::sweep::claim_ref;
 
 pub(crate) const READ_LEASE: &str = "-- read_lease
@@ -30,6 +30,10 @@ FROM (SELECT unhex(value ->> 'run') AS run_id, value ->> 'task' AS task, unhex(v
       FROM json_each(?1)) AS hold
 CROSS JOIN tasks
 WHERE tasks.run_id = hold.run_id AND tasks.task = hold.task AND tasks.claim = hold.claim AND state = 'running'";
+
+pub(crate) const DISOWN: &str = "-- disown
+UPDATE tasks SET process = NULL, lease_until_ms = 0
+WHERE run_id = ?1 AND task = ?2 AND claim = ?3 AND state = 'running'";
 
 #[derive(Serialize)]
 struct ClaimRow {
@@ -77,4 +81,16 @@ pub(crate) async fn held(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>
     let held = sqlx::query(FIND_HELD).bind(rows).fetch_all(&store.readers).await.map_err(unavailable)?;
     let held = held.iter().map(claim_ref).collect::<Result<HashSet<_>, _>>()?;
     Ok(claims.iter().map(|claim| held.contains(claim)).collect())
+}
+
+/// There is one writer, so no other transaction locks a row.
+pub(crate) async fn disown(store: &Store, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+    let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
+    for claim in claims {
+        let disown = sqlx::query(DISOWN).bind(id_bytes(&claim.run)).bind(claim.task.to_string());
+        let disown = disown.bind(&claim.claim.as_uuid().as_bytes()[..]);
+        disown.execute(&mut *transaction).await.map_err(unavailable)?;
+    }
+    transaction.commit().await.map_err(unavailable)?;
+    Ok(vec![true; claims.len()])
 }

@@ -24,6 +24,7 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         charged::BOOK,
         charged::CORRECT_SUM,
         charged::READ_ROOM,
+        leases::DISOWN,
         leases::EXTEND_LEASE,
         leases::FIND_HELD,
         leases::READ_LEASE,

@@ -63,6 +63,7 @@ macro_rules! run_store_suite {
             claims_of_a_process_without_a_lease_are_due_at_once
             a_claim_without_a_process_has_its_own_lease
             a_claim_is_held_until_its_task_is_released
+            a_disowned_claim_is_due_although_its_process_lives
             a_claim_keeps_its_process_through_other_commits
             an_early_step_keeps_its_claim_if_the_plan_contains_it
             a_ready_task_is_due_after_its_grace

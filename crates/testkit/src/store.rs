@@ -120,6 +120,11 @@ fn existing(rows: &Rows, run: &Run) -> Option<Appended> {
     rows.runs.values().find(is_same).map(|row| Appended::Existing(row.run.id()))
 }
 
+fn is_held(rows: &Rows, claim: &ClaimRef) -> bool {
+    let task = rows.runs.get(&claim.run).and_then(|row| row.run.task(claim.task));
+    task.is_some_and(|task| task.is_held_by(claim.claim))
+}
+
 #[async_trait]
 impl RunLog for TestStore {
     async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {
@@ -155,11 +160,17 @@ impl TaskBoard for TestStore {
 
     async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
         let rows = self.lock();
-        let is_held = |claim: &ClaimRef| {
-            let task = rows.runs.get(&claim.run).and_then(|row| row.run.task(claim.task));
-            task.is_some_and(|task| task.is_held_by(claim.claim))
-        };
-        Ok(claims.iter().map(is_held).collect())
+        Ok(claims.iter().map(|claim| is_held(&rows, claim)).collect())
+    }
+
+    async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        let mut rows = self.lock();
+        for claim in claims {
+            if is_held(&rows, claim) {
+                rows.leases.disown(claim.claim);
+            }
+        }
+        Ok(vec![true; claims.len()])
     }
 
     async fn due(

@@ -12,6 +12,8 @@ pub enum Mutation {
     LyingCommit,
     /// The store returns nothing to a sweeper.
     BlindSweep,
+    /// The store lets no lease of a process end.
+    KeepLeases,
     /// The store changes a stored output.
     ChangeOutput,
     /// The store returns a run with another output than was written.

@@ -141,6 +141,15 @@ impl StoreState {
         task.is_some_and(|task| task.is_held_by(claim.claim))
     }
 
+    /// Takes the claims that hold their tasks away from their processes.
+    fn disown(&mut self, claims: &[ClaimRef]) -> usize {
+        let held: Vec<_> = claims.iter().filter(|claim| self.is_held(claim)).collect();
+        for claim in &held {
+            self.leases.disown(claim.claim);
+        }
+        held.len()
+    }
+
     fn due(&mut self, now: Timestamp, again_at: Timestamp, limit: u32, except: &[RunId]) -> Due {
         if self.mutation == Some(Mutation::BlindSweep) {
             return Due::default();
@@ -155,6 +164,7 @@ impl StoreState {
             for (task, found) in row.run.tasks() {
                 if let Some(claim) = self.leases.expired(&found.state, now)
                     && due.expired.len() < limit
+                    && self.mutation != Some(Mutation::KeepLeases)
                 {
                     due.expired.push(ClaimRef { run: *id, task, claim });
                 }
@@ -274,7 +284,7 @@ mod tests {
     use async_trait::async_trait;
     use podium_domain::ids::ProcessId;
     use podium_domain::rating::Rating;
-    use podium_ports::store::{RunCatalog, RunLog, RunStore, StoreError, TaskBoard};
+    use podium_ports::store::{RunCatalog, RunLog, RunStore, StoreError, TaskBoard, ToLoad};
     use podium_testkit::run_store::StoreFixture;
 
     use super::*;
@@ -297,6 +307,10 @@ mod tests {
 
         async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
             Ok(runs.iter().map(|run| self.lock().load(*run)).collect())
+        }
+
+        async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
+            self.load(&ToLoad::ids(runs)).await
         }
 
         async fn events(
@@ -322,6 +336,11 @@ mod tests {
 
         async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
             Ok(claims.iter().map(|claim| self.lock().is_held(claim)).collect())
+        }
+
+        async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+            self.lock().disown(claims);
+            Ok(vec![true; claims.len()])
         }
 
         async fn due(

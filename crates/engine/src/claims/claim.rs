@@ -6,11 +6,12 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Claim, Command, Run, TaskRef};
 use podium_domain::usage::Spent;
+use podium_ports::queue::TaskMessage;
 use podium_ports::store::ClaimRef;
 
 use super::leases::ClaimGuard;
-use super::settle::{Settle, TROUBLE_PAUSE};
-use crate::commit::{CommandError, HeldMessage, Order};
+use super::settle::Settle;
+use crate::commit::{CommandError, Order};
 use crate::context::Context;
 
 /// A claim before its commit. It is already registered, so that a run that ends right after the commit can stop the work.
@@ -66,19 +67,19 @@ impl PendingClaim {
 }
 
 /// Claims the task of a message, at no cost. The claim is durable when this returns; no call may be made without it.
-pub(crate) async fn claim(context: &Context, run: RunId, message: &HeldMessage) -> Result<Claimed, Settle> {
-    claim_after(context, run, None, message, Cost::ZERO).await
+pub(crate) async fn claim(context: &Context, message: TaskMessage) -> Result<Claimed, Settle> {
+    claim_after(context, None, message, Cost::ZERO).await
 }
 
 /// Claims the task of a message in the same commit as `first`, and after it. If `first` is refused, nothing is claimed.
 pub(crate) async fn claim_after(
     context: &Context,
-    run: RunId,
     first: Option<Command>,
-    message: &HeldMessage,
+    message: TaskMessage,
     reserve: Cost,
 ) -> Result<Claimed, Settle> {
-    let pending = PendingClaim::new(context, run, message.task, reserve);
+    let TaskMessage { run, task, .. } = message;
+    let pending = PendingClaim::new(context, run, task, reserve);
     if let Err(error) = context.leases().ensure_lease(context.parts(), context.options().lease).await {
         return Err(Settle::unclaimed(context, run, &CommandError::Store(Arc::new(error))));
     }
@@ -86,41 +87,33 @@ pub(crate) async fn claim_after(
         Some(first) => Order::both(first, Some(pending.command())),
         None => pending.command().into(),
     };
-    let send = || context.commands().send_holding(run, order.clone(), Some(message.clone()));
+    let send = || context.commands().send(run, order.clone());
     let outcome = match send().await {
-        // The claim may be committed; then no other process gets the task before the lease expires. Repeating a claim is safe.
-        Err(CommandError::Store(_)) => send().await,
+        // The claim may be committed. Repeating a claim is safe.
+        Err(CommandError::Store(_)) => {
+            let repeated = send().await;
+            if repeated.is_err() {
+                give_up(context, run, &pending).await;
+            }
+            repeated
+        }
         outcome => outcome,
     };
     match outcome {
         Ok(after) => {
             // Without a grant the claim ended the run: the deadline had passed, or the cost cap was reached.
-            let settle = Settle::after(context, &after, Some(message));
+            let settle = Settle::unclaimed_after(context, &after, task);
             pending.granted(after).ok_or(settle)
         }
-        Err(error) => {
-            if matches!(error, CommandError::Store(_)) {
-                // No call follows, and the reservation must not stay in a budget.
-                let (task, claim) = (pending.task, pending.claim.id);
-                release_in_background(context, run, Command::HandBack { task, claim, spent: Spent::NONE });
-            }
-            Err(Settle::unclaimed(context, run, &error))
-        }
+        Err(error) => Err(Settle::unclaimed(context, run, &error)),
     }
 }
 
-/// Releases a claim that may hold its task although nobody works on it. No sweeper releases it while this process lives, so the
-/// release is tried until the store answers.
-pub(super) fn release_in_background(context: &Context, run: RunId, release: Command) {
-    let context = context.clone();
-    let tasks = context.background().clone();
-    tasks.spawn(async move {
-        let mut pause = TROUBLE_PAUSE;
-        while let Err(CommandError::Store(_) | CommandError::Contended) =
-            context.commands().send(run, release.clone()).await
-        {
-            context.parts().clock.sleep(pause).await;
-            pause = (pause * 2).min(context.options().lease);
-        }
-    });
+/// Releases a claim that may be committed although no call follows. Handing it back is tried first, once: then the attempt does not
+/// count, and the reservation ends at once.
+async fn give_up(context: &Context, run: RunId, PendingClaim { task, claim, guard }: &PendingClaim) {
+    let hand_back = Command::HandBack { task: *task, claim: claim.id, spent: Spent::NONE };
+    if context.commands().send(run, hand_back).await.is_err() {
+        guard.disown();
+    }
 }

@@ -22,6 +22,8 @@ use crate::parts::Parts;
 const HEARTBEATS: u32 = 4;
 /// Most claims that are checked in one statement, and by one heartbeat.
 const CHECKED_MAX: usize = 256;
+/// Most claims that wait to be disowned. Further ones keep their tasks until the lease of the process ends.
+const UNWORKED_MAX: usize = 256;
 /// Pause before this process tries again to subscribe to stop signals.
 const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,6 +33,8 @@ pub(crate) struct ClaimRegistry {
     process: ProcessId,
     /// Ordered, so that claims are checked one page after the other, and a simulation can be repeated.
     held: Arc<Mutex<BTreeMap<ClaimRef, Registered>>>,
+    /// Claims that nobody works on, and how many more times heartbeats disown each of them.
+    unworked: Arc<Mutex<BTreeMap<ClaimRef, u32>>>,
     /// The end of the process' lease, as far as this process knows.
     leased_until: Arc<Mutex<Timestamp>>,
     /// Locked while a claim extends the lease; other claims wait for it.
@@ -63,6 +67,11 @@ impl ClaimGuard {
         }
     }
 
+    /// Same as [`ClaimRegistry::disown`].
+    pub(crate) fn disown(&self) {
+        self.registry.disown(self.claim);
+    }
+
     /// The token behind [`Self::lost`].
     pub(crate) fn token(&self) -> &CancellationToken {
         &self.lost
@@ -80,6 +89,7 @@ impl ClaimRegistry {
         Self {
             process,
             held: Arc::default(),
+            unworked: Arc::default(),
             leased_until: Arc::new(Mutex::new(Timestamp::default())),
             extending: Arc::default(),
         }
@@ -95,6 +105,15 @@ impl ClaimRegistry {
         let lost = CancellationToken::new();
         self.lock().insert(claim, Registered { lost: lost.clone(), is_committed: false });
         ClaimGuard { claim, lost, registry: self.clone() }
+    }
+
+    /// Notes that nobody works on a claim that may hold its task. No sweeper releases it while this process lives, so the next
+    /// heartbeats disown it in the store: for the time of a lease, because the claim's own commit may still be under way.
+    pub(crate) fn disown(&self, claim: ClaimRef) {
+        let mut unworked = self.lock_unworked();
+        if unworked.len() < UNWORKED_MAX {
+            unworked.insert(claim, HEARTBEATS);
+        }
     }
 
     /// Cancels all work on `run`.
@@ -130,7 +149,8 @@ impl ClaimRegistry {
         at < *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// While there are claims, extends the lease and checks some of the claims, every quarter of a lease, until stopped.
+    /// While there are claims, extends the lease and checks some of the claims, every quarter of a lease, until stopped. Also disowns
+    /// the claims that nobody works on.
     pub(crate) async fn beat(self, parts: Parts, lease: Duration, stop: CancellationToken) {
         let mut checked = None;
         loop {
@@ -140,6 +160,7 @@ impl ClaimRegistry {
                 () = parts.clock.sleep(lease / HEARTBEATS) => {}
             }
             if self.lock().is_empty() {
+                self.disown_unworked(&parts).await;
                 continue;
             }
             if let Err(error) = self.extend(&parts, lease).await {
@@ -153,6 +174,28 @@ impl ClaimRegistry {
             let page = self.committed_after(checked);
             self.check(&parts, &page).await;
             checked = page.last().copied();
+            self.disown_unworked(&parts).await;
+        }
+    }
+
+    async fn disown_unworked(&self, parts: &Parts) {
+        let claims: Vec<_> = self.lock_unworked().keys().copied().collect();
+        if claims.is_empty() {
+            return;
+        }
+        match parts.store.disown(&claims).await {
+            Ok(disowned) => {
+                let mut unworked = self.lock_unworked();
+                for (claim, _) in claims.iter().zip(disowned).filter(|(_, is_disowned)| *is_disowned) {
+                    match unworked.get_mut(claim) {
+                        Some(left) if *left > 1 => *left -= 1,
+                        _ => drop(unworked.remove(claim)),
+                    }
+                }
+            }
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "claims without work could not be disowned");
+            }
         }
     }
 
@@ -224,6 +267,10 @@ impl ClaimRegistry {
         let after = checked.map_or(Bound::Unbounded, Bound::Excluded);
         let committed = held.range((after, Bound::Unbounded)).filter(|(_, known)| known.is_committed);
         committed.take(CHECKED_MAX).map(|(claim, _)| *claim).collect()
+    }
+
+    fn lock_unworked(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, u32>> {
+        self.unworked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, Registered>> {

@@ -1,12 +1,13 @@
-//! Decides how to answer a message whose task was claimed, refused, or left to another process.
+//! Decides how to answer a message whose task was not claimed: it was refused, or left to another process.
 
 use std::time::Duration;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{Refusal, Run};
+use podium_domain::run::{Refusal, Run, TaskRef, TaskState};
+use podium_domain::time::Timestamp;
 use tracing::warn;
 
-use crate::commit::{CommandError, HeldMessage};
+use crate::commit::CommandError;
 use crate::context::Context;
 
 /// Pause after the queue or the store failed, before the next try.
@@ -28,34 +29,27 @@ pub(crate) enum Settle {
 }
 
 impl Settle {
-    /// After a commit: the message is put back if its task became ready again in its lane.
-    pub(super) fn after(context: &Context, run: &Run, message: Option<&HeldMessage>) -> Self {
-        let put_back = |message: &HeldMessage| message.put_back_for(run, context.pool(), context.now());
-        message.and_then(put_back).map_or(Self::Ack, Self::Nak)
+    /// After a commit that did not claim the task of the message. If the task is ready, this message is put back, because the queue
+    /// may have refused a new one.
+    pub(super) fn unclaimed_after(context: &Context, run: &Run, task: TaskRef) -> Self {
+        match run.task(task).map(|task| &task.state) {
+            Some(TaskState::Ready { not_before }) => Self::Nak(Self::until(context, *not_before)),
+            _ => Self::Ack,
+        }
     }
 
-    /// After a result was refused: the store knows whether the task is ready again.
-    pub(super) async fn after_refusal(context: &Context, run: RunId, message: Option<&HeldMessage>) -> Self {
-        if message.is_none() {
-            return Self::Ack;
-        }
-        match context.run(run).await {
-            Ok(Some(run)) => Self::after(context, &run, message),
-            Ok(None) => Self::Ack,
-            Err(_) => Self::Nak(TROUBLE_PAUSE),
-        }
+    /// The delay with which to put back the message of a task that may not be claimed yet. The process that delayed the task
+    /// publishes it in time. If its clock is wrong, the next sweep does.
+    fn until(context: &Context, not_before: Timestamp) -> Duration {
+        not_before.since(context.now()).min(context.options().sweep_every)
     }
 
     /// After a claim failed.
     pub(super) fn unclaimed(context: &Context, run: RunId, error: &CommandError) -> Self {
-        let sweep_every = context.options().sweep_every;
         match error {
             // The lease may have expired; the next sweep finds that.
-            CommandError::Refused(Refusal::Held) => Self::Nak(sweep_every),
-            // The process that delayed the task publishes it in time. If its clock is wrong, the next sweep does.
-            CommandError::Refused(Refusal::NotBefore(at)) => {
-                Self::Nak(at.since(context.now()).min(sweep_every))
-            }
+            CommandError::Refused(Refusal::Held) => Self::Nak(context.options().sweep_every),
+            CommandError::Refused(Refusal::NotBefore(at)) => Self::Nak(Self::until(context, *at)),
             // The step has another worker than in the run cache. With that worker, the step may still be claimed.
             CommandError::Refused(Refusal::NoFallback) => Self::Nak(TROUBLE_PAUSE),
             CommandError::Damaged => Self::Unreadable,

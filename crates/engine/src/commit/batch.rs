@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use podium_domain::budget::Shortage;
 use podium_domain::ids::RunId;
-use podium_domain::pool::Pool;
-use podium_domain::run::{Effect, Run, TaskRef};
+use podium_domain::run::Run;
 use podium_domain::time::Timestamp;
 use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
 use tracing::{debug, warn};
@@ -15,7 +14,7 @@ use tracing::{debug, warn};
 use super::decide::{Change, Decided, Subject, decide_all};
 use super::follow_up::{Committed, FollowUps};
 use super::refused_runs::RefusedRuns;
-use super::request::{CONFLICTS_MAX, CommandError, HeldMessage, Request};
+use super::request::{CONFLICTS_MAX, CommandError, Request};
 use super::run_cache::RunCache;
 use super::unreadable::UnreadableRuns;
 use crate::claims::leases::ClaimRegistry;
@@ -95,7 +94,6 @@ impl BatchWriter {
         };
         let requests = answer_missing(requests, &subjects, &damaged);
         let now = self.now();
-        let messages = HeldMessages::of(&requests);
         let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut subjects, now);
         for request in &again {
             self.run_cache.forget(request.run);
@@ -103,7 +101,7 @@ impl BatchWriter {
         let mut changed = Vec::with_capacity(changes.len());
         for (id, change) in changes {
             if let Some(subject) = subjects.remove(&id) {
-                changed.push(self.commit_of(subject, change, &messages, now));
+                changed.push(self.commit_of(subject, change));
             }
         }
         // Commits that book something come last: only they involve budgets.
@@ -140,18 +138,9 @@ impl BatchWriter {
         again
     }
 
-    /// The commit of a change. Senders put back their messages of some tasks, so these tasks need no new message.
-    fn commit_of(
-        &self,
-        subject: Subject,
-        change: Change,
-        messages: &HeldMessages,
-        now: Timestamp,
-    ) -> Committed {
-        let (Subject { run, booked, .. }, Change { events, mut effects }) = (subject, change);
-        let kept = messages.put_back(&run, &self.parts.pool, now);
-        effects.retain(|effect| !matches!(effect, Effect::Dispatch { task, .. } if kept.contains(task)));
-        Committed { commit: self.publisher.commit(run, events, &kept).charged(booked), effects }
+    fn commit_of(&self, Subject { run, booked, .. }: Subject, change: Change) -> Committed {
+        let Change { events, effects } = change;
+        Committed { commit: self.publisher.commit(run, events).charged(booked), effects }
     }
 
     /// Notes whether a commit was written. The error is the shortage of a budget, if that is why it was not.
@@ -222,23 +211,6 @@ struct Loaded {
     subjects: HashMap<RunId, Subject>,
     /// The runs that cannot be read.
     damaged: Vec<RunId>,
-}
-
-/// The messages that the senders of a batch's requests hold.
-struct HeldMessages(Vec<(RunId, HeldMessage)>);
-
-impl HeldMessages {
-    fn of(requests: &[Request]) -> Self {
-        let held = |request: &Request| Some((request.run, request.message.clone()?));
-        Self(requests.iter().filter_map(held).collect())
-    }
-
-    /// The tasks of the run whose messages the senders put back.
-    fn put_back(&self, run: &Run, pool: &Pool, now: Timestamp) -> Vec<TaskRef> {
-        let messages = self.0.iter().filter(|(id, _)| *id == run.id());
-        let kept = messages.filter(|(_, message)| message.put_back_for(run, pool, now).is_some());
-        kept.map(|(_, message)| message.task).collect()
-    }
 }
 
 fn unique(ids: impl Iterator<Item = RunId>) -> Vec<RunId> {

@@ -10,7 +10,7 @@ use podium_domain::run::Run;
 use tokio::sync::{mpsc, oneshot};
 
 use super::batch::{BatchWriter, WriterParts};
-use super::request::{Bounds, CommandError, HeldMessage, Order, Request};
+use super::request::{Bounds, CommandError, Order, Request};
 use super::waiting::{Batch, Waiting};
 
 /// Sends commands to the loop. Cheap to clone.
@@ -28,19 +28,8 @@ impl Commands {
 
     /// Carries out `order` and returns the run after it. When this returns, the events are durable.
     pub(crate) async fn send(&self, run: RunId, order: impl Into<Order>) -> Result<Arc<Run>, CommandError> {
-        self.send_holding(run, order.into(), None).await
-    }
-
-    /// Like [`send`](Self::send), for a sender that may hold a message of the run. If [`HeldMessage::put_back_for`] gives a time
-    /// after the commit, no new message is published: the sender must put back its own.
-    pub(crate) async fn send_holding(
-        &self,
-        run: RunId,
-        order: Order,
-        message: Option<HeldMessage>,
-    ) -> Result<Arc<Run>, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { run, order, message, shortage: None, reply };
+        let request = Request { run, order: order.into(), shortage: None, reply };
         self.requests.send(request).await.map_err(|_| CommandError::Stopped)?;
         answer.await.map_err(|_| CommandError::Stopped)?
     }

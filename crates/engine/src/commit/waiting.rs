@@ -145,7 +145,7 @@ mod tests {
     fn request(run: RunId, command: &Arc<Command>) -> Request {
         let (reply, _) = oneshot::channel();
         let order = Order { command: Arc::clone(command), then: None };
-        Request { run, order, message: None, shortage: None, reply }
+        Request { run, order, shortage: None, reply }
     }
 
     fn bounds(batch: usize) -> Bounds {

@@ -243,7 +243,7 @@ fn planned_at_once(
 }
 
 fn first_commit(context: &Context, after: Run, events: Vec<SequencedEvent>) -> Commit {
-    context.publisher().commit(after, events, &[]).charged(Charge::default())
+    context.publisher().commit(after, events).charged(Charge::default())
 }
 
 async fn create(context: &Context, draft: Draft) -> Result<Submitted, SubmitError> {

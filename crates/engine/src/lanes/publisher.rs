@@ -76,13 +76,12 @@ impl Publisher {
         Self { parts, background: TaskTracker::new(), lanes: Arc::default(), served, unreadable, metrics }
     }
 
-    /// A commit with the places where its ready tasks wait. After it is durable, the caller must [publish](Self::publish) them, except
-    /// those in `kept`, whose messages are already in the queue.
-    pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>, kept: &[TaskRef]) -> Commit {
+    /// A commit with the places where its ready tasks wait. After it is durable, the caller must [publish](Self::publish) them.
+    pub(crate) fn commit(&self, after: Run, events: Vec<SequencedEvent>) -> Commit {
         let state = self.lanes.lock();
         Commit::new(after, events, |run, task| {
             let lane = Lane::of(run, task, &self.parts.pool);
-            let is_contended = state.contended.contains(&lane) && !kept.contains(&task);
+            let is_contended = state.contended.contains(&lane);
             Place { lane, publish_by: if is_contended { PublishBy::Dispatcher } else { PublishBy::Writer } }
         })
     }

@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use podium_domain::ids::RunId;
-use podium_ports::queue::{Delivery, Lane};
+use podium_ports::queue::{Delivery, Lane, TaskMessage};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::slots::{Slot, Slots};
 use crate::claims::settle::{Settle, TROUBLE_PAUSE};
-use crate::commit::HeldMessage;
 use crate::context::Context;
 
 /// Delay after which a message for an unreadable run is redelivered, so that a process that can read the run gets it.
@@ -19,14 +17,6 @@ const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
 /// How often such a message is put back. Then it is dropped, so that it does not fill the lane. The sweeper of a process that can
 /// read the run publishes the task again.
 const UNREADABLE_DELIVERIES_MAX: u32 = 4;
-
-/// A message that a lane's loop has fetched and not answered yet.
-pub(crate) struct Incoming {
-    pub(crate) run: RunId,
-    pub(crate) message: HeldMessage,
-    /// Cancelled when the work must be released.
-    pub(crate) abandon: CancellationToken,
-}
 
 /// The work on the tasks of a lane.
 pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
@@ -36,7 +26,7 @@ pub(crate) trait LaneWork: Clone + Send + Sync + 'static {
     /// Claims the task of a message, for work in `slot`. The error is the answer to the message.
     fn take(
         &self,
-        incoming: &Incoming,
+        message: TaskMessage,
         slot: Slot,
     ) -> impl Future<Output = Result<Self::Task, Settle>> + Send;
 
@@ -124,9 +114,7 @@ struct Fetched {
 }
 
 async fn handle<W: LaneWork>(work: W, delivery: Delivery, slot: Slot, abandon: CancellationToken) {
-    let message = HeldMessage { task: delivery.message().task, lane: slot.lane.clone() };
-    let incoming = Incoming { run: delivery.message().run, message, abandon };
-    let task = match work.take(&incoming, slot).await {
+    let task = match work.take(*delivery.message(), slot).await {
         Ok(task) => task,
         Err(settle) => return answer(delivery, settle).await,
     };
@@ -140,7 +128,7 @@ async fn handle<W: LaneWork>(work: W, delivery: Delivery, slot: Slot, abandon: C
     let carry_out = async {
         let mut next = Some(task);
         while let Some(task) = next {
-            next = work.carry_out(task, &acked, &incoming.abandon).await;
+            next = work.carry_out(task, &acked, &abandon).await;
         }
     };
     tokio::join!(ack, carry_out);

@@ -214,6 +214,13 @@ impl TaskBoard for FaultyStore {
         self.store.held(claims).await
     }
 
+    async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        if self.faults.writes_fail.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        self.store.disown(claims).await
+    }
+
     async fn due(
         &self,
         now: Timestamp,

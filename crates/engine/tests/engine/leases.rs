@@ -9,11 +9,11 @@ use podium_engine::Options;
 use podium_memory::{LiveOptions, MemoryLive};
 use podium_ports::clock::Clock as _;
 use podium_ports::store::RunStore;
-use podium_testkit::{Answer, OpenLimiter, TestClock, TestStore, plan_of};
+use podium_testkit::{Answer, Gate, OpenLimiter, TestClock, TestStore, plan_of};
 
 use crate::duties::{Scene, a_scene};
 use crate::faults::{FaultyStore, StoreFaults};
-use crate::house::{House, Roles, within};
+use crate::house::{House, Roles, a_queue, within};
 
 /// More than a heartbeat checks.
 const CALLS: usize = 300;
@@ -128,4 +128,39 @@ async fn a_claim_without_work_is_released_while_its_process_lives() {
     .await;
     let run = house.ended(id).await;
     assert!(matches!(run.state(), RunState::Succeeded { .. }), "{:?}", run.state());
+}
+
+/// A newer version wrote to the run while the older one made a call for it. Another call keeps the lease of the older process alive.
+#[tokio::test]
+async fn a_claim_on_a_run_that_became_unreadable_is_taken_over() {
+    let options = Options { run_cache_runs_max: 0, ..options() };
+    let newer = House::idle(options.clone(), |_| Arc::new(TestStore::new()) as Arc<dyn RunStore>).await;
+    tokio::time::pause();
+    newer.conductor.otherwise(plan_of(&[("quick", "Do it.", &[])]));
+    let gate = Gate::closed();
+    let answers = [Answer::hang(), Answer::blank().wait(&gate).say("old"), Answer::text("new")];
+    newer.vendor.script("quick", answers);
+    let faults = Arc::new(StoreFaults::default());
+    let older = newer.beside(options.clone(), 8, |parts| {
+        parts.store = FaultyStore::around(parts.store.clone(), &faults);
+    });
+    let older = older.at_work();
+    older.ask().await;
+    within(older.vendor.until_called(1)).await;
+    let run = older.ask().await;
+    within(older.vendor.until_called(2)).await;
+    faults.unreadable.lock().unwrap().insert(run);
+    // The message of the next attempt is for the newer process.
+    let newer = newer.with_queue(a_queue(), options.clone()).at_work();
+    let clock = Arc::clone(&newer.parts.clock);
+    // A process that has just started expires no lease.
+    clock.sleep(2 * options.lease).await;
+    let finished_at = clock.now();
+    gate.open();
+    let run = newer.ended(run).await;
+    let took = run.ended_at().unwrap().since(finished_at);
+    assert_eq!(run.answer(), Some("new"));
+    // A heartbeat and a sweep.
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+    drop(older);
 }

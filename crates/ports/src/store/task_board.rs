@@ -27,6 +27,12 @@ pub trait TaskBoard: Send + Sync {
     /// Returns which of the claims hold their tasks. Reads only.
     async fn held(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError>;
 
+    /// Takes claims away from their processes: from now on they count as expired, whatever lease their process has. Claims that do
+    /// not hold their tasks do not change. It writes no event, so a process may disown a claim on a run that it cannot read.
+    ///
+    /// It waits for no other transaction. Returns `false` for each claim whose row is locked; the caller must repeat these.
+    async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError>;
+
     /// The tasks and runs that the sweeper must handle at `now`, at most `limit` of each kind, without the runs in `except`. Returned
     /// ready tasks are not returned again before `again_at`, so that several sweepers share the work. For a task that has been ready
     /// for longer than `again_at - now`, that pause is as long as it has been ready, up to eight times that span ([`Again`]), so that

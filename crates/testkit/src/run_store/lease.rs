@@ -113,6 +113,33 @@ pub(crate) async fn a_claim_is_held_until_its_task_is_released(store: &StoreFixt
     assert_eq!(store.second.held(&[hold]).await.unwrap(), [false]);
 }
 
+pub(crate) async fn a_disowned_claim_is_due_although_its_process_lives(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let process = ids.process_id();
+    let (mut run, hold) = a_held_step(store, &ids, Some(process)).await;
+    let (_, kept) = a_held_step(store, &ids, Some(process)).await;
+    extend(store, process, run.now, HOUR).await;
+    let unknown = [ClaimRef { claim: ids.claim_id(), ..kept }, ClaimRef { run: ids.run_id(run.now), ..kept }];
+    let asked = [hold, unknown[0], unknown[1]];
+    assert_eq!(store.second.disown(&asked).await.unwrap(), [true; 3]);
+    assert_eq!(store.second.disown(&[]).await.unwrap(), Vec::<bool>::new());
+    let due = [hold];
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, due);
+    assert_eq!(store.first.held(&due).await.unwrap(), [true], "it holds its task until it is released");
+    run.process = None;
+    run.step(1, "the other step's", &ids);
+    store.must_commit(run.commit()).await;
+    assert_eq!(store.first.disown(&due).await.unwrap(), [true], "it can be repeated");
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, due, "another commit changes nothing");
+
+    run.drive(&Command::ExpireLease { task: FIRST, claim: hold.claim });
+    run.process = Some(process);
+    run.claim(FIRST, &ids);
+    store.must_commit(run.commit()).await;
+    assert_eq!(store.first.disown(&due).await.unwrap(), [true]);
+    assert_eq!(expired(store, run.now.after(MINUTE)).await, [], "the next claim of the task is another one");
+}
+
 pub(crate) async fn a_claim_keeps_its_process_through_other_commits(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let process = ids.process_id();

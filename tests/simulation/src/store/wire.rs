@@ -92,6 +92,19 @@ impl TaskBoard for SimStore {
         .await
     }
 
+    async fn disown(&self, claims: &[ClaimRef]) -> Result<Vec<bool>, StoreError> {
+        let (node, claims) = (self.0.node, claims.to_vec());
+        self.ask(move |core| {
+            let disowned = core.store.disown(&claims);
+            if disowned > 0 {
+                core.count("disowned");
+            }
+            note!(core, "node {node}: disowns {disowned} of {} claims", claims.len());
+            vec![true; claims.len()]
+        })
+        .await
+    }
+
     async fn due(
         &self,
         now: Timestamp,
