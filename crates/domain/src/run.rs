@@ -207,6 +207,7 @@ impl StepRun {
 pub struct Run {
     id: RunId,
     version: u64,
+    changed_at: Timestamp,
     // Immutable parts are shared, because each decision copies the run.
     spec: Arc<RunSpec>,
     state: RunState,
@@ -242,6 +243,11 @@ impl Run {
     /// The number of folded events, which is the sequence number of the last one.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The time of the last event.
+    pub fn changed_at(&self) -> Timestamp {
+        self.changed_at
     }
 
     /// The request and its bounds.

@@ -16,6 +16,6 @@ pub(crate) use command_loop::Commands;
 pub(crate) use decide::rehearse;
 pub use request::CommandError;
 pub(crate) use request::{Bounds, Order};
-pub(crate) use run_cache::{Bounds as RunCacheBounds, RunCache};
+pub(crate) use run_cache::{Bounds as RunCacheBounds, Kept, RunCache};
 pub(crate) use store_batching::{Gathering, serve as serve_batches};
 pub(crate) use unreadable::UnreadableRuns;

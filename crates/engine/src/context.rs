@@ -9,7 +9,7 @@ use podium_domain::pool::Pool;
 use podium_domain::run::Run;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Skew;
-use podium_ports::store::{Appended, Commit, RunLog, StoreError, Unwritten};
+use podium_ports::store::{Appended, Commit, RunLog, StoreError, ToLoad, Unwritten};
 use tokio_util::task::TaskTracker;
 
 use crate::claims::leases::ClaimRegistry;
@@ -45,7 +45,7 @@ struct Shared {
     commands: Commands,
     creations: Creations,
     charged_creations: Creations,
-    loads: Gathering<RunId, Option<Run>>,
+    loads: Gathering<ToLoad, Option<Run>>,
     unreadable: UnreadableRuns,
     metrics: Metrics,
     /// Whether the process takes tasks from lanes.
@@ -57,13 +57,13 @@ impl Context {
     /// Must be called inside a tokio runtime, after the process' meter is set.
     pub(crate) fn new(parts: Parts, options: Options, supervision: &Supervision) -> Self {
         let metrics = Metrics::new(&parts.pool);
-        let unreadable = UnreadableRuns::new(parts.clone(), metrics.clone());
-        let publisher = Publisher::new(parts.clone(), unreadable.clone(), metrics.clone());
-        let leases = ClaimRegistry::new(parts.ids.process_id());
         let run_cache = RunCache::new(RunCacheBounds {
             runs_max: options.run_cache_runs_max,
             bytes_max: options.run_cache_bytes_max,
         });
+        let unreadable = UnreadableRuns::new(parts.clone(), run_cache.clone(), metrics.clone());
+        let publisher = Publisher::new(parts.clone(), unreadable.clone(), metrics.clone());
+        let leases = ClaimRegistry::new(parts.ids.process_id());
         let bounds = Bounds {
             batch: options.batch_commands_max,
             batches: options.batches_max,
@@ -84,7 +84,7 @@ impl Context {
         let (tasks, log) = (TaskTracker::new(), || Arc::clone(&parts.store) as Arc<dyn RunLog>);
         let create = serve_batches(to_create, log(), |log, commits| log.append(commits));
         let charge = serve_batches(to_charge, log(), |log, commits| log.append(commits));
-        let load = serve_batches(to_load, log(), |log, ids| log.load(ids));
+        let load = serve_batches(to_load, log(), |log, runs| log.load_newer(runs));
         tasks.spawn(supervision.clone().of("command", command_loop.run()));
         tasks.spawn(supervision.clone().of("creation", create));
         tasks.spawn(supervision.clone().of("charged creation", charge));
@@ -153,7 +153,7 @@ impl Context {
 
     /// Loads a run from the store.
     pub(crate) async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
-        self.shared.loads.ask(id).await
+        self.shared.loads.ask(self.shared.run_cache.to_load(id)).await
     }
 
     /// Whether the process takes tasks from lanes. If so, it caches the runs that it accepts, because it may soon work on them.

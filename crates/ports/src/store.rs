@@ -11,7 +11,7 @@ use podium_domain::run::IllegalEvent;
 use crate::BoxError;
 
 pub use run_catalog::{Lack, RatedRun, RunCatalog, RunSummary, RunSums};
-pub use run_log::{Appended, Commit, Place, PublishBy, RunLog, Unwritten};
+pub use run_log::{Appended, Commit, Place, PublishBy, RunLog, ToLoad, Unwritten};
 pub use task_board::{Again, ClaimRef, Due, ReadyTask, TaskBoard, Turn};
 
 /// A store of runs, with all its sides.

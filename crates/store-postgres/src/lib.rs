@@ -40,7 +40,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, Turn, Unwritten,
+    TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 pub use call::{NoAnswer, Standby};
@@ -109,6 +109,11 @@ impl RunLog for Store {
     }
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
+        let runs: Vec<_> = runs.iter().copied().map(ToLoad::from).collect();
+        read::load(self, &runs).await
+    }
+
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
         read::load(self, runs).await
     }
 

@@ -235,7 +235,7 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "load_runs.sql",
-        arguments: &[RUNS],
+        arguments: &[RUNS, TWO],
         indexes: &["run_events_pkey", "run_states_pkey"],
         whole: &[],
     },

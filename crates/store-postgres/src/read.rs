@@ -1,11 +1,11 @@
 //! Reads runs, events and lists of runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
+use podium_ports::store::{Lack, RunSummary, RunSums, StoreError, ToLoad};
 use podium_store_format::{Damage, StoredEvents, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -13,33 +13,56 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::{Call, Standby};
 
-pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
-    if runs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = store.call(&Load(runs.iter().map(|run| *run.as_uuid()).collect())).await?;
-    let mut loaded = HashMap::with_capacity(runs.len());
-    for rows in rows.chunk_by(|a, b| a.run_id == b.run_id) {
-        if let Some(first) = rows.first() {
-            let id = RunId::new(first.run_id);
-            loaded.insert(id, replay(id, first.version, rows)?);
-        }
-    }
+pub(crate) async fn load(store: &Store, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
     // A run may occur twice in the request.
-    Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
+    let wanted: BTreeMap<_, _> = runs.iter().map(|run| (run.id, run.known.as_deref())).collect();
+    let mut loaded = HashMap::with_capacity(wanted.len());
+    let diverged = load_into(store, &wanted, &mut loaded).await?;
+    load_into(store, &diverged.into_iter().map(|id| (id, None)).collect(), &mut loaded).await?;
+    Ok(runs.iter().map(|run| loaded.get(&run.id).cloned()).collect())
 }
 
-/// Folds a run from the rows of all its events.
-fn replay(id: RunId, version: i64, rows: &[LoadedRow]) -> Result<Run, StoreError> {
+/// Loads runs, some of them on the basis of known versions. Returns the runs whose stored history lacks the known version.
+async fn load_into(
+    store: &Store,
+    wanted: &BTreeMap<RunId, Option<&Run>>,
+    loaded: &mut HashMap<RunId, Run>,
+) -> Result<Vec<RunId>, StoreError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut diverged = Vec::new();
+    let rows = store.call(&Load::new(wanted)).await?;
+    for rows in rows.chunk_by(|a, b| a.run_id == b.run_id) {
+        let Some(first) = rows.first() else { continue };
+        let id = RunId::new(first.run_id);
+        match replay(id, wanted.get(&id).copied().flatten(), rows)? {
+            Some(run) if stored(run.version()) == first.version => drop(loaded.insert(id, run)),
+            Some(run) => return Err(Damage::Version { version: first.version, last: run.version() }.of(id)),
+            None => diverged.push(id),
+        }
+    }
+    Ok(diverged)
+}
+
+/// Folds a run from the rows of all its events, or from the known version and the rows from its last event on. `None` if the stored
+/// history lacks the known version.
+fn replay(id: RunId, known: Option<&Run>, rows: &[LoadedRow]) -> Result<Option<Run>, StoreError> {
     let mut events = Vec::new();
     for stored in rows.iter().filter_map(LoadedRow::events) {
         stored.read(id, &mut events)?;
     }
-    let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
-    if stored(run.version()) != version {
-        return Err(Damage::Version { version, last: run.version() }.of(id));
+    let illegal = |illegal| StoreError::illegal(id, illegal);
+    let Some(known) = known else { return Run::replay(id, &events).map(Some).map_err(illegal) };
+    let is_last_known =
+        |event: &SequencedEvent| event.sequence == known.version() && event.at == known.changed_at();
+    if !events.iter().any(is_last_known) {
+        return Ok(None);
     }
-    Ok(run)
+    let mut run = known.clone();
+    let mut newer = events.iter().filter(|event| event.sequence > known.version());
+    newer.try_for_each(|event| run.apply(event)).map_err(illegal)?;
+    Ok(Some(run))
 }
 
 pub(crate) async fn events(
@@ -76,7 +99,17 @@ pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
     if is_standby { Err(StoreError::Unavailable(Box::new(Standby))) } else { Ok(()) }
 }
 
-struct Load(Vec<Uuid>);
+struct Load {
+    runs: Vec<Uuid>,
+    known_versions: Vec<i64>,
+}
+
+impl Load {
+    fn new(wanted: &BTreeMap<RunId, Option<&Run>>) -> Self {
+        let versions = wanted.values().map(|known| known.map_or(0, |run| stored(run.version())));
+        Self { runs: wanted.keys().map(|run| *run.as_uuid()).collect(), known_versions: versions.collect() }
+    }
+}
 
 /// The events of a commit with their run; or only the run, if it has no events.
 struct LoadedRow {
@@ -100,7 +133,10 @@ impl Call for Load {
     type Answer = Vec<LoadedRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        sqlx::query_file_as!(LoadedRow, "queries/load_runs.sql", &self.0).fetch_all(connection).await
+        let Self { runs, known_versions } = self;
+        sqlx::query_file_as!(LoadedRow, "queries/load_runs.sql", runs, known_versions)
+            .fetch_all(connection)
+            .await
     }
 }
 

@@ -2,11 +2,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::error::Error;
+use std::sync::Arc;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::TaskRef;
+use podium_domain::run::{Run, TaskRef};
 use podium_harness::{Fsync, Postgres};
-use podium_ports::store::{Appended, RunLog, StoreError, TaskBoard};
+use podium_ports::store::{Appended, RunLog, StoreError, TaskBoard, ToLoad};
 use podium_store_format::Damage;
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
@@ -19,6 +20,8 @@ struct Scene {
     raw: PgConnection,
     /// The run that will be damaged, with event 1, event 2, and events 3 to 5 in one row.
     run: Driven,
+    /// The same run after event 2.
+    earlier: Run,
     other: Driven,
 }
 
@@ -32,9 +35,10 @@ impl Scene {
         store.append(&[run.commit(), other.commit()]).await.unwrap();
         let claim = run.claim(PLAN, &ids);
         assert_eq!(store.append(&[run.commit()]).await.unwrap(), [Ok(Appended::New)]);
+        let earlier = run.run.clone();
         run.planned(a_plan(), claim);
         assert_eq!(store.append(&[run.commit()]).await.unwrap(), [Ok(Appended::New)]);
-        Self { store, raw, run, other }
+        Self { store, raw, run, earlier, other }
     }
 
     async fn damage(&mut self, sql: &'static str) {
@@ -111,6 +115,18 @@ async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
         let others = scene.store.load(&[scene.other.id()]).await.unwrap();
         assert_eq!(others, [Some(scene.other.run)]);
     }
+}
+
+/// Events are large, and each conflict loads a run.
+#[tokio::test]
+async fn the_events_before_a_known_version_are_not_read() {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let mut scene = Scene::new(&postgres).await;
+    scene.damage("UPDATE run_events SET data = 'no' WHERE run_id = $1 AND last_sequence = 1").await;
+    let id = scene.run.id();
+    named(scene.store.load(&[id]).await);
+    let known = [ToLoad { id, known: Some(Arc::new(scene.earlier)) }];
+    assert_eq!(scene.store.load_newer(&known).await.unwrap(), [Some(scene.run.run)]);
 }
 
 #[tokio::test]

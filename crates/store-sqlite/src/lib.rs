@@ -34,7 +34,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, Turn, Unwritten,
+    TaskBoard, ToLoad, Turn, Unwritten,
 };
 use sqlx::SqlitePool;
 
@@ -72,6 +72,10 @@ impl RunLog for Store {
 
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
         read::load(self, runs).await
+    }
+
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.load(&ToLoad::ids(runs)).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

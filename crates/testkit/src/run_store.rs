@@ -44,6 +44,8 @@ macro_rules! run_store_suite {
         $crate::run_store_suite! { @$what $arguments
             created_runs_are_loaded_unchanged
             unknown_runs_load_as_none
+            newer_events_are_added_to_a_known_run
+            a_known_run_with_another_history_is_loaded_as_stored
             a_used_request_id_gives_the_existing_run_and_leaves_nothing
             tenants_do_not_share_request_ids
             repeating_a_create_changes_nothing

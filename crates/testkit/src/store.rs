@@ -12,7 +12,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Again, Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, RunSums,
-    StoreError, TaskBoard, Turn, Unwritten,
+    StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 use crate::process_leases::ProcessLeases;
@@ -138,6 +138,10 @@ impl RunLog for TestStore {
             row.map(|row| Run::replay(*id, &row.events).map_err(|e| StoreError::illegal(*id, e))).transpose()
         };
         runs.iter().map(replayed).collect()
+    }
+
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.load(&ToLoad::ids(runs)).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

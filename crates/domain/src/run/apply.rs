@@ -90,6 +90,7 @@ impl Run {
                 let mut run = Self {
                     id,
                     version: 1,
+                    changed_at: first.at,
                     spec: Arc::clone(spec),
                     state: RunState::Active,
                     ended_at: None,
@@ -117,7 +118,7 @@ impl Run {
             return Err(illegal("the run has ended".to_owned()));
         }
         self.fold(&event.event, event.at).map_err(illegal)?;
-        self.version = event.sequence;
+        (self.version, self.changed_at) = (event.sequence, event.at);
         self.book(&event.event);
         Ok(())
     }

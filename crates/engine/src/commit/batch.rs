@@ -82,7 +82,7 @@ impl BatchWriter {
     }
 
     /// Decides and commits. Returns the requests to decide again, because another process has committed to their runs, or may have.
-    /// These runs are removed from the run cache.
+    /// These runs are outdated in the run cache.
     async fn try_once(&self, requests: Vec<Request>, put_off: &mut Vec<Request>) -> Vec<Request> {
         let ids = unique(requests.iter().map(|request| request.run));
         let Loaded { mut subjects, damaged } = match self.load(ids).await {
@@ -96,7 +96,7 @@ impl BatchWriter {
         let now = self.now();
         let Decided { requests, unsure: mut again, changes } = decide_all(requests, &mut subjects, now);
         for request in &again {
-            self.run_cache.forget(request.run);
+            self.run_cache.outdate(request.run);
         }
         let mut changed = Vec::with_capacity(changes.len());
         for (id, change) in changes {
@@ -152,7 +152,7 @@ impl BatchWriter {
             self.metrics.happened(run, &commit.events);
             return Ok(());
         }
-        self.run_cache.forget(run.id());
+        self.run_cache.outdate(run.id());
         let Err(Unwritten::OverBudget(shortage)) = outcome else { return Err(None) };
         self.metrics.refused(Stage::Run, &shortage);
         Err(Some(shortage))
@@ -162,7 +162,7 @@ impl BatchWriter {
     /// refuse only one of them.
     fn fail(&self, requests: Vec<Request>, commits: &[Commit], error: StoreError) -> Vec<Request> {
         let runs = || commits.iter().map(|commit| commit.after.id());
-        runs().for_each(|run| self.run_cache.forget(run));
+        runs().for_each(|run| self.run_cache.outdate(run));
         let StoreError::Refused(_) = &error else {
             refuse_all(requests, error);
             return Vec::new();
@@ -192,7 +192,7 @@ impl BatchWriter {
         Ok(free.into_iter().chain(charged).collect())
     }
 
-    /// Takes runs from the run cache and loads the others.
+    /// Takes runs from the run cache and loads the others. Only the newer events of outdated runs are loaded.
     async fn load(&self, mut ids: Vec<RunId>) -> Result<Loaded, StoreError> {
         let mut subjects = HashMap::with_capacity(ids.len());
         ids.retain(|id| match self.run_cache.get(*id) {

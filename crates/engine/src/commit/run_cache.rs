@@ -11,6 +11,7 @@ use podium_domain::content::{Reasoning, ToolCall};
 use podium_domain::ids::RunId;
 use podium_domain::run::{AttemptOutcome, Run, RunSpec, StepRun, Task};
 use podium_domain::tools::ToolUse;
+use podium_ports::store::ToLoad;
 
 /// Memory of a run without its texts, estimated.
 const RUN_BYTES: usize = 1024;
@@ -38,6 +39,8 @@ pub(crate) struct RunCache {
 #[derive(Default)]
 struct Table {
     runs: HashMap<RunId, Entry>,
+    /// Runs that stay in the cache when they end, with the number of callers that wait for their ends.
+    kept: HashMap<RunId, usize>,
     /// The runs in the order in which they were noted.
     order: BTreeMap<u64, RunId>,
     notes: u64,
@@ -46,6 +49,8 @@ struct Table {
 
 struct Entry {
     run: Arc<Run>,
+    /// Whether another process has committed to the run since, or may have.
+    is_outdated: bool,
     bytes: usize,
     note: u64,
 }
@@ -55,19 +60,33 @@ impl RunCache {
         Self { bounds, table: Arc::default() }
     }
 
-    /// The run as this process last saw it.
+    /// The run as this process last saw it, unless it is known to be outdated.
     pub(crate) fn get(&self, id: RunId) -> Option<Arc<Run>> {
-        self.lock().runs.get(&id).map(|entry| Arc::clone(&entry.run))
+        self.lock().runs.get(&id).filter(|entry| !entry.is_outdated).map(|entry| Arc::clone(&entry.run))
     }
 
-    /// Adds a committed or loaded run, unless a newer version is cached. An ended run is removed, because no work on it follows.
+    /// The run to load, with the cached version, even if that is outdated.
+    pub(crate) fn to_load(&self, id: RunId) -> ToLoad {
+        ToLoad { id, known: self.lock().runs.get(&id).map(|entry| Arc::clone(&entry.run)) }
+    }
+
+    /// Keeps the run in the cache when it ends, for a caller that waits for the end. If this process commits the end, the caller does
+    /// not load the run.
+    pub(crate) fn keep(&self, id: RunId) -> Kept {
+        *self.lock().kept.entry(id).or_default() += 1;
+        Kept { cache: self.clone(), id }
+    }
+
+    /// Adds a committed or loaded run, unless a newer version is cached. An ended run is removed, because no work on it follows. It
+    /// stays if it is [kept](Self::keep).
     pub(crate) fn note(&self, run: &Arc<Run>) {
         let mut table = self.lock();
-        if table.runs.get(&run.id()).is_some_and(|entry| entry.run.version() > run.version()) {
+        let is_newer = |entry: &Entry| !entry.is_outdated && entry.run.version() > run.version();
+        if table.runs.get(&run.id()).is_some_and(is_newer) {
             return;
         }
         table.forget(run.id());
-        if run.is_ended() {
+        if run.is_ended() && !table.kept.contains_key(&run.id()) {
             return;
         }
         table.insert(Arc::clone(run));
@@ -77,13 +96,42 @@ impl RunCache {
         }
     }
 
-    /// Removes a run whose cached version is outdated.
-    pub(crate) fn forget(&self, id: RunId) {
-        self.lock().forget(id);
+    /// Notes that the cached version of a run is outdated. It stays in the cache, so that only newer events are loaded.
+    pub(crate) fn outdate(&self, id: RunId) {
+        if let Some(entry) = self.lock().runs.get_mut(&id) {
+            entry.is_outdated = true;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a run in the cache when it ends, until dropped.
+pub(crate) struct Kept {
+    cache: RunCache,
+    id: RunId,
+}
+
+impl Kept {
+    /// The ended run, if this process has committed its end.
+    pub(crate) fn ended(&self) -> Option<Arc<Run>> {
+        self.cache.get(self.id).filter(|run| run.is_ended())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut table = self.cache.lock();
+        let Some(callers) = table.kept.get_mut(&self.id) else { return };
+        *callers -= 1;
+        if *callers == 0 {
+            table.kept.remove(&self.id);
+            if table.runs.get(&self.id).is_some_and(|entry| entry.run.is_ended()) {
+                table.forget(self.id);
+            }
+        }
     }
 }
 
@@ -93,7 +141,7 @@ impl Table {
         let (note, bytes) = (self.notes, bytes_of(&run));
         self.order.insert(note, run.id());
         self.bytes += bytes;
-        self.runs.insert(run.id(), Entry { run, bytes, note });
+        self.runs.insert(run.id(), Entry { run, is_outdated: false, bytes, note });
     }
 
     fn forget(&mut self, id: RunId) {
@@ -250,5 +298,33 @@ mod tests {
         assert_eq!(cache.get(run.id()).unwrap().version(), 2);
         cache.note(&cancelled(&run));
         assert!(cache.get(run.id()).is_none(), "the run has ended");
+    }
+
+    #[test]
+    fn an_outdated_run_is_the_basis_of_the_next_load() {
+        let (ids, cache) = (SeededIds::new(1), RunCache::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
+        let run = a_run(&ids, "why?");
+        cache.note(&run);
+        cache.outdate(run.id());
+        assert!(cache.get(run.id()).is_none());
+        assert_eq!(cache.to_load(run.id()).known, Some(Arc::clone(&run)));
+        // The store may have lost the version that this process knew.
+        cache.note(&run);
+        assert_eq!(cache.get(run.id()), Some(run));
+    }
+
+    #[test]
+    fn an_ended_run_stays_cached_while_a_caller_waits_for_it() {
+        let (ids, cache) = (SeededIds::new(1), RunCache::new(Bounds { runs_max: 3, bytes_max: 1 << 20 }));
+        let run = a_run(&ids, "why?");
+        let (first, second) = (cache.keep(run.id()), cache.keep(run.id()));
+        cache.note(&run);
+        assert!(first.ended().is_none());
+        cache.note(&cancelled(&run));
+        drop(first);
+        assert_eq!(second.ended(), Some(cancelled(&run)));
+        drop(second);
+        let table = cache.lock();
+        assert_eq!((table.runs.len(), table.kept.len(), table.bytes), (0, 0, 0));
     }
 }

@@ -11,6 +11,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::store::StoreError;
 use tracing::error;
 
+use super::run_cache::RunCache;
 use crate::metrics::Metrics;
 use crate::parts::Parts;
 
@@ -23,14 +24,15 @@ const RUNS_MAX: usize = 65_536;
 #[derive(Clone)]
 pub(crate) struct UnreadableRuns {
     parts: Parts,
+    run_cache: RunCache,
     metrics: Metrics,
     /// When sweeps try each run again.
     runs: Arc<Mutex<BTreeMap<RunId, Timestamp>>>,
 }
 
 impl UnreadableRuns {
-    pub(crate) fn new(parts: Parts, metrics: Metrics) -> Self {
-        Self { parts, metrics, runs: Arc::default() }
+    pub(crate) fn new(parts: Parts, run_cache: RunCache, metrics: Metrics) -> Self {
+        Self { parts, run_cache, metrics, runs: Arc::default() }
     }
 
     /// The runs that a sweep must skip.
@@ -41,7 +43,8 @@ impl UnreadableRuns {
 
     /// Loads runs. Returns those that can be read, and the ids of those that cannot. Unknown runs are in neither list.
     ///
-    /// A run that was unreadable before is loaded alone, so that it does not affect the others.
+    /// A run that was unreadable before is loaded alone, so that it does not affect the others. If another run is in the run cache,
+    /// only its newer events are loaded.
     pub(crate) async fn load(&self, ids: &[RunId]) -> Result<(Vec<Run>, Vec<RunId>), StoreError> {
         let (mut suspects, others): (Vec<_>, Vec<_>) = {
             let known = self.lock();
@@ -49,7 +52,8 @@ impl UnreadableRuns {
         };
         let mut sound = Vec::with_capacity(ids.len());
         if !others.is_empty() {
-            match self.parts.store.load(&others).await {
+            let to_load: Vec<_> = others.iter().map(|id| self.run_cache.to_load(*id)).collect();
+            match self.parts.store.load_newer(&to_load).await {
                 Ok(runs) => sound.extend(runs.into_iter().flatten()),
                 Err(StoreError::Inconsistent { .. } | StoreError::Refused(_)) => suspects.extend(others),
                 Err(error) => return Err(error),

@@ -1,4 +1,5 @@
-//! Waits for a run's end, for callers that need nothing before it: no event is read, and the run is loaded once.
+//! Waits for a run's end, for callers that need nothing before it: no event is read. If this process commits the end, the run is not
+//! loaded; otherwise it is loaded once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use podium_domain::run::Run;
 use podium_ports::live::EndSignals;
 
 use super::watch::{WatchError, finish, next_of, or_without};
+use crate::commit::Kept;
 use crate::context::Context;
 use crate::parts::Parts;
 
@@ -22,6 +24,7 @@ const POLL_AFTER_MAX: Duration = Duration::from_secs(16);
 pub struct Ending {
     context: Context,
     id: RunId,
+    kept: Kept,
     /// `None` without a live stream. Then the store is polled, and each poll subscribes again.
     signals: Option<EndSignals>,
     /// A pending subscription. The store is read when it is complete, because the end may have been signalled before.
@@ -35,7 +38,8 @@ impl Ending {
     /// The end of a run that is about to be created.
     pub(crate) fn of_new(context: Context, id: RunId) -> Self {
         let subscribing = Some(subscribe_to_end(context.parts().clone(), id));
-        Self { context, id, signals: None, subscribing, may_be_over: false, poll_after: POLL_AFTER }
+        let kept = context.run_cache().keep(id);
+        Self { context, id, kept, signals: None, subscribing, may_be_over: false, poll_after: POLL_AFTER }
     }
 
     /// The end of any run. For an ended run, the live stream is not needed.
@@ -55,6 +59,9 @@ impl Ending {
         loop {
             if !self.may_be_over {
                 self.news().await;
+            }
+            if let Some(run) = self.kept.ended() {
+                return Ok(run);
             }
             let run = self.context.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
             if run.is_ended() {

@@ -13,7 +13,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::{
     Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, Turn, Unwritten,
+    TaskBoard, ToLoad, Turn, Unwritten,
 };
 use podium_testkit::Gate;
 
@@ -175,6 +175,10 @@ impl RunLog for FaultyStore {
             Some(run) => Err(StoreError::Inconsistent { run, source: "injected by the test".into() }),
             None => self.store.load(runs).await,
         }
+    }
+
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.load(&ToLoad::ids(runs)).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {

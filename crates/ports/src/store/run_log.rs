@@ -25,8 +25,36 @@ pub trait RunLog: Send + Sync {
     /// Loads runs by folding their events, in the order given; `None` for those that do not exist.
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError>;
 
+    /// As [`Self::load`], for a caller that knows earlier versions of some runs. The store may read only the events after these.
+    ///
+    /// The result does not depend on the known versions. The stored history may lack one of them, because a standby without the last
+    /// commits took over.
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError>;
+
     /// A run's events after version `after`, at most `limit`, in order.
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError>;
+}
+
+/// A run to load.
+#[derive(Clone, Debug)]
+pub struct ToLoad {
+    /// The run.
+    pub id: RunId,
+    /// An earlier version of it that the caller knows.
+    pub known: Option<Arc<Run>>,
+}
+
+impl ToLoad {
+    /// The ids of `runs`, for a store that loads complete runs only.
+    pub fn ids(runs: &[Self]) -> Vec<RunId> {
+        runs.iter().map(|run| run.id).collect()
+    }
+}
+
+impl From<RunId> for ToLoad {
+    fn from(id: RunId) -> Self {
+        Self { id, known: None }
+    }
 }
 
 /// Events to append, the run after them, and the lanes of its tasks.

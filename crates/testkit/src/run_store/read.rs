@@ -1,5 +1,8 @@
 //! Reading events and lists.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
@@ -7,11 +10,13 @@ use podium_domain::policy::FailedStep;
 use podium_domain::run::{AttemptError, Command, FinishReason, Saved, StepResult, TaskRef};
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
-use podium_ports::store::{Lack, RunSums};
+use podium_ports::store::{Lack, RunSums, ToLoad};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant, plan_of};
 use crate::ids::SeededIds;
+
+const PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
 pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
     let ids = SeededIds::new(1);
@@ -21,6 +26,45 @@ pub(crate) async fn unknown_runs_load_as_none(store: &StoreFixture) {
     let loaded = store.first.load(&[unknown, run.id(), unknown]).await.unwrap();
     assert_eq!(loaded, [None, Some(run.run), None]);
     assert_eq!(store.first.load(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn newer_events_are_added_to_a_known_run(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let [mut run, mut other] = [(); 2].map(|()| Driven::accepted(&ids));
+    store.must_create(run.commit()).await;
+    store.must_create(other.commit()).await;
+    let at_first = ToLoad { id: run.id(), known: Some(Arc::new(run.run.clone())) };
+    run.plan(a_plan(), &ids);
+    run.step(0, "first", &ids);
+    store.must_commit(run.commit()).await;
+    let now = ToLoad { id: run.id(), known: Some(Arc::new(run.run.clone())) };
+    run.step(1, "second", &ids);
+    store.must_commit(run.commit()).await;
+    let expected = Some(run.run);
+    for known in [at_first, now] {
+        let asked = [known.clone(), other.id().into(), ids.run_id(run.now).into(), known];
+        let loaded = store.second.load_newer(&asked).await.unwrap();
+        assert_eq!(loaded, [expected.clone(), Some(other.run.clone()), None, expected.clone()]);
+    }
+    assert_eq!(store.second.load_newer(&[]).await.unwrap(), []);
+}
+
+/// As after a standby without the last commits took over.
+pub(crate) async fn a_known_run_with_another_history_is_loaded_as_stored(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = Driven::accepted(&ids);
+    store.must_create(run.commit()).await;
+    let mut lost = run.clone();
+    run.now = run.now.after(Duration::from_secs(1));
+    run.claim(PLAN, &ids);
+    store.must_commit(run.commit()).await;
+    lost.claim(PLAN, &ids);
+    let as_long = Arc::new(lost.run.clone());
+    lost.planned(a_plan(), lost.last_claim);
+    for known in [as_long, Arc::new(lost.run)] {
+        let loaded = store.first.load_newer(&[ToLoad { id: run.id(), known: Some(known) }]).await.unwrap();
+        assert_eq!(loaded, [Some(run.run.clone())]);
+    }
 }
 
 pub(crate) async fn events_are_gap_free_and_come_in_pages(store: &StoreFixture) {

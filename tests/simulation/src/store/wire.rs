@@ -10,7 +10,7 @@ use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
     Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, Turn, Unwritten,
+    TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 use crate::mutation::Mutation;
@@ -50,6 +50,10 @@ impl RunLog for SimStore {
             Ok(runs.iter().map(|run| core.store.load(*run)).collect())
         })
         .await?
+    }
+
+    async fn load_newer(&self, runs: &[ToLoad]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.load(&ToLoad::ids(runs)).await
     }
 
     async fn events(&self, run: RunId, after: u64, limit: u32) -> Result<Vec<SequencedEvent>, StoreError> {
