@@ -10,6 +10,7 @@ use podium_domain::run::Run;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Skew;
 use podium_ports::store::{Appended, Commit, RunLog, StoreError, ToLoad, Unwritten};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::claims::leases::ClaimRegistry;
@@ -26,6 +27,9 @@ use crate::upkeep::supervision::Supervision;
 const CLOCK_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Most runs that are loaded together: each may have some MB, and a whole batch is in memory.
 const LOADS_MAX: usize = 16;
+/// Most runs that are loaded for clients at the same time; further requests wait. Many clients may ask for long answers at once, and
+/// a run's length is known only after it is loaded.
+const CLIENT_LOADS_MAX: usize = 8;
 
 /// The first commits of runs, which wait to be written.
 pub(crate) type Creations = Gathering<Commit, Result<Appended, Unwritten>>;
@@ -46,6 +50,7 @@ struct Shared {
     creations: Creations,
     charged_creations: Creations,
     loads: Gathering<ToLoad, Option<Run>>,
+    client_loads: Semaphore,
     unreadable: UnreadableRuns,
     metrics: Metrics,
     /// Whether the process takes tasks from lanes.
@@ -99,6 +104,7 @@ impl Context {
             creations,
             charged_creations,
             loads,
+            client_loads: Semaphore::new(CLIENT_LOADS_MAX),
             unreadable,
             metrics,
             takes_tasks: AtomicBool::new(false),
@@ -154,6 +160,14 @@ impl Context {
     /// Loads a run from the store.
     pub(crate) async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
         self.shared.loads.ask(self.shared.run_cache.to_load(id)).await
+    }
+
+    /// Loads a run for a client. The caller decides whether to keep it before it waits for anything else, so that at most
+    /// [`CLIENT_LOADS_MAX`] runs are in memory that no other bound counts.
+    pub(crate) async fn run_for_client(&self, id: RunId) -> Result<Option<Run>, StoreError> {
+        // The semaphore is never closed.
+        let _permit = self.shared.client_loads.acquire().await.ok();
+        self.run(id).await
     }
 
     /// Whether the process takes tasks from lanes. If so, it caches the runs that it accepts, because it may soon work on them.

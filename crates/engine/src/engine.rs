@@ -96,7 +96,7 @@ impl Engine {
 
     /// The stored run.
     pub async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
-        self.context.run(id).await
+        self.context.run_for_client(id).await
     }
 
     /// Cancels a run. A run that was cancelled before is returned unchanged.

@@ -62,7 +62,7 @@ pub(crate) async fn rate(
     id: RunId,
     rating: &Rating,
 ) -> Result<(), RateError> {
-    let run = context.run(id).await?.filter(|run| run.spec().tenant == *tenant);
+    let run = context.run_for_client(id).await?.filter(|run| run.spec().tenant == *tenant);
     if !run.ok_or(RateError::UnknownRun)?.is_ended() {
         return Err(RateError::NotEnded);
     }

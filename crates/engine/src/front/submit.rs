@@ -275,7 +275,7 @@ async fn create(context: &Context, draft: Draft) -> Result<Submitted, SubmitErro
 /// The run of the same request id, if it is for the same request. A run without a stored digest counts as the same request.
 async fn existing(context: &Context, id: RunId, spec: &RunSpec) -> Result<Submitted, SubmitError> {
     let before = match &spec.request_digest {
-        Some(_) => context.run(id).await?.and_then(|run| run.spec().request_digest.clone()),
+        Some(_) => context.run_for_client(id).await?.and_then(|run| run.spec().request_digest.clone()),
         None => None,
     };
     if before.is_some() && before != spec.request_digest {

@@ -33,7 +33,7 @@ pub(super) async fn continued(
     let Some(id) = earlier_run(&request.conversation) else {
         return Ok(Continued { request, waiting: None });
     };
-    let earlier = match context.run(id).await {
+    let earlier = match context.run_for_client(id).await {
         Ok(run) => run.filter(|run| run.spec().tenant == *tenant),
         Err(error @ StoreError::Inconsistent { .. }) => {
             debug!(run = %id, %error, "the run of earlier tool calls cannot be read");

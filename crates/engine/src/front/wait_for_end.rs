@@ -63,7 +63,7 @@ impl Ending {
             if let Some(run) = self.kept.ended() {
                 return Ok(run);
             }
-            let run = self.context.run(self.id).await?.ok_or(WatchError::UnknownRun)?;
+            let run = self.context.run_for_client(self.id).await?.ok_or(WatchError::UnknownRun)?;
             if run.is_ended() {
                 return Ok(Arc::new(run));
             }

@@ -287,6 +287,6 @@ fn answer(
     async move {
         let response = router.oneshot(request).await?;
         guard.received();
-        Ok(response.map(|body| send(body, guard, &terms, version)))
+        Ok(send(response, guard, &terms, version))
     }
 }

@@ -40,15 +40,23 @@ impl Unread {
         bytes <= PIECE_BYTES_MAX || self.0.available_permits() >= bytes / UNIT_BYTES
     }
 
-    /// Counts bytes as held until the guard is dropped.
+    /// Counts an answer as held until the guard is dropped. Single pieces are always sent and not counted.
     pub(crate) fn hold(&self, bytes: usize) -> Result<Held, TooMuchUnread> {
+        if bytes <= PIECE_BYTES_MAX {
+            return Ok(Held(None));
+        }
         let units = u32::try_from(bytes / UNIT_BYTES).map_err(|_| TooMuchUnread)?;
-        Arc::clone(&self.0).try_acquire_many_owned(units).map(Held).map_err(|_| TooMuchUnread)
+        let permit = Arc::clone(&self.0).try_acquire_many_owned(units).map_err(|_| TooMuchUnread)?;
+        Ok(Held(Some(Arc::new(permit))))
     }
 }
 
-/// Bytes of an answer that are held.
-pub(crate) struct Held(#[expect(dead_code, reason = "it counts until it is dropped")] OwnedSemaphorePermit);
+/// An answer that counts as held, until the guard and all its clones are dropped. A handler puts the guard into the extensions of
+/// its response: its body is then not counted again.
+#[derive(Clone)]
+pub(crate) struct Held(
+    #[expect(dead_code, reason = "it counts until it is dropped")] Option<Arc<OwnedSemaphorePermit>>,
+);
 
 /// Too many bytes are held for clients that do not read them.
 #[derive(Debug, thiserror::Error)]
@@ -71,17 +79,31 @@ pub(super) struct Terms {
     pub(super) relays: TaskTracker,
 }
 
-/// Sends an answer; `request` ends with it. Over HTTP/1, an answer of one piece is left to the connection, which limits the time
+/// Sends a response; `request` ends with it. Over HTTP/1, an answer of one piece is left to the connection, which limits the time
 /// to write. An HTTP/2 client can stop reading one answer while it reads others, so there all answers are relayed.
-pub(super) fn send(body: Body, request: Arc<RequestGuard>, terms: &Terms, version: http::Version) -> Body {
+pub(super) fn send(
+    response: http::Response<Body>,
+    request: Arc<RequestGuard>,
+    terms: &Terms,
+    version: http::Version,
+) -> http::Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    let held = parts.extensions.remove::<Held>();
     let bytes = body.size_hint().exact();
     let is_piece = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES_MAX as u64);
     if body.is_end_stream() || is_piece && version < http::Version::HTTP_2 {
-        return Body::new(Counted { body, _request: request });
+        return http::Response::from_parts(parts, Body::new(Counted { body, _request: request }));
     }
     let (pieces, relayed) = mpsc::channel(1);
-    terms.relays.spawn(relay(body, pieces, terms.clone(), request));
-    Body::new(Relayed { pieces: relayed, left: bytes, is_complete: false })
+    terms.relays.spawn(relay(Answer { body, held }, pieces, terms.clone(), request));
+    http::Response::from_parts(parts, Body::new(Relayed { pieces: relayed, left: bytes, is_complete: false }))
+}
+
+/// An answer to hand over.
+struct Answer {
+    body: Body,
+    /// None: each long frame is counted when it is handed over.
+    held: Option<Held>,
 }
 
 /// A body with its request.
@@ -165,8 +187,8 @@ impl http_body::Body for Relayed {
 
 /// Hands a body over piece by piece. Stops if the client disconnects. If the client only stops reading, the connection is closed
 /// after twice the time limit.
-async fn relay(body: Body, pieces: mpsc::Sender<Piece>, terms: Terms, request: Arc<RequestGuard>) {
-    if hand_over(body, &pieces, &terms).await.is_err() {
+async fn relay(answer: Answer, pieces: mpsc::Sender<Piece>, terms: Terms, request: Arc<RequestGuard>) {
+    if hand_over(answer, &pieces, &terms).await.is_err() {
         tokio::select! {
             () = pieces.closed() => {}
             () = sleep_until(Instant::now() + terms.stall) => terms.close.cancel(),
@@ -178,7 +200,8 @@ async fn relay(body: Body, pieces: mpsc::Sender<Piece>, terms: Terms, request: A
 /// The client read nothing for too long, or has disconnected.
 struct Unsent;
 
-async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) -> Result<(), Unsent> {
+async fn hand_over(answer: Answer, pieces: &mpsc::Sender<Piece>, terms: &Terms) -> Result<(), Unsent> {
+    let Answer { mut body, held } = answer;
     let send = async |piece| match timeout(terms.stall, pieces.send(piece)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(Unsent),
@@ -202,7 +225,7 @@ async fn hand_over(mut body: Body, pieces: &mpsc::Sender<Piece>, terms: &Terms) 
             }
             Err(error) => return send(Piece::Frame(Err(error.into()))).await,
         };
-        if data.len() > PIECE_BYTES_MAX {
+        if data.len() > PIECE_BYTES_MAX && held.is_none() {
             match terms.unread.hold(data.len()) {
                 Ok(held) => kept = Some((data.clone(), held)),
                 Err(error) => {
@@ -240,10 +263,14 @@ mod tests {
         Arc::new(Arc::new(Activity::new(Arc::default())).begin())
     }
 
+    fn send_body(body: Body, request: Arc<RequestGuard>, terms: &Terms, version: http::Version) -> Body {
+        send(http::Response::new(body), request, terms, version).into_body()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_long_answer_is_sent_in_pieces_with_its_length() {
         let sent = Bytes::from(vec![7; 100_000]);
-        let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_11);
+        let body = send_body(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_11);
         assert_eq!(body.size_hint().exact(), Some(100_000));
         assert_eq!(body.collect().await.unwrap().to_bytes(), sent);
     }
@@ -251,7 +278,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_kept_frame_does_not_keep_the_whole_answer() {
         let sent = Bytes::from(vec![7; 1 << 20]);
-        let body = send(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_2);
+        let body = send_body(Body::from(sent.clone()), request(), &terms(1 << 20), http::Version::HTTP_2);
         let mut body = std::pin::pin!(body);
         let mut kept = None;
         while let Some(frame) = body.frame().await {
@@ -272,7 +299,7 @@ mod tests {
             Ok::<_, BoxError>(buffer.split().freeze())
         });
         let messages = messages.chain(futures::stream::pending());
-        let body = send(Body::from_stream(messages), request(), &terms, http::Version::HTTP_2);
+        let body = send_body(Body::from_stream(messages), request(), &terms, http::Version::HTTP_2);
         let mut body = std::pin::pin!(body);
         let mut received = 0;
         while received < (1 << 20) + 10 {
@@ -286,7 +313,7 @@ mod tests {
     async fn an_unread_answer_is_freed_and_its_connection_closed() {
         let terms = terms(1 << 20);
         let begun = Instant::now();
-        let body = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        let body = send_body(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
         // The answer takes all bytes that may be held.
         tokio::task::yield_now().await;
         assert!(!terms.unread.admits(1 << 20));
@@ -299,11 +326,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_beyond_the_unread_limit_is_dropped() {
         let terms = terms(1 << 20);
-        let first = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        let first = send_body(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
         tokio::task::yield_now().await;
-        let second = send(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
+        let second = send_body(Body::from(vec![7; 1 << 20]), request(), &terms, http::Version::HTTP_2);
         assert!(second.collect().await.is_err());
         assert_eq!(first.collect().await.unwrap().to_bytes().len(), 1 << 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_its_handler_holds_is_sent_whole_and_counted_once() {
+        let terms = terms(1 << 20);
+        let mut response = http::Response::new(Body::from(vec![7; 1 << 20]));
+        response.extensions_mut().insert(terms.unread.hold(1 << 20).unwrap());
+        assert!(terms.unread.hold(PIECE_BYTES_MAX + 1).is_err());
+        let body = send(response, request(), &terms, http::Version::HTTP_11).into_body();
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), 1 << 20);
+        terms.relays.close();
+        terms.relays.wait().await;
+        assert!(terms.unread.admits(1 << 20));
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,7 +354,7 @@ mod tests {
             std::future::pending::<Result<Bytes, BoxError>>().await
         });
         let begun = Instant::now();
-        drop(send(Body::from_stream(never), request(), &terms(1 << 20), http::Version::HTTP_11));
+        drop(send_body(Body::from_stream(never), request(), &terms(1 << 20), http::Version::HTTP_11));
         assert!(is_dropped.await.is_err());
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }

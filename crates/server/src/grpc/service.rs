@@ -99,10 +99,13 @@ impl PodiumService for Runs {
         let unread = unread(&request);
         let id = run_id(&request.into_inner().run_id)?;
         let run = Run::from(&use_cases::load(&self.engine, &tenant, id).await?);
-        if unread.is_some_and(|unread| !unread.admits(run.encoded_len())) {
-            return Err(error_mapping::overloaded(id).into());
+        let held = unread.map(|unread| unread.hold(run.encoded_len())).transpose();
+        let held = held.map_err(|_| error_mapping::overloaded(id))?;
+        let mut response = Response::new(v1::GetRunResponse { run: Some(run) });
+        if let Some(held) = held {
+            response.extensions_mut().insert(held);
         }
-        Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
+        Ok(response)
     }
 
     async fn cancel_run(

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ServerState;
 use super::disconnect::{CancelOnDisconnect, accept};
-use super::reply::{Refusal, json, name_run};
+use super::reply::{Refusal, name_run, unread_json};
 use crate::auth::Caller;
 use crate::connections::{Held, Unread};
 use crate::error_mapping;
@@ -226,12 +226,7 @@ pub(super) async fn whole_answer(
     guard.disarm();
     let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (write(&run), error_mapping::run_error(&run)) {
-        (Some(body), None) if unread.admits(body.len()) => {
-            let mut response = json(body);
-            name_run(&mut response, id);
-            Ok(response)
-        }
-        (Some(_), None) => Err(Refusal::of_run(error_mapping::overloaded(id), id)),
+        (Some(body), None) => unread_json(id, body, unread),
         (_, Some(error)) => Err(Refusal::of_run(error, id)),
         (None, None) => Err(Refusal::of_run(no_output(id), id)),
     }

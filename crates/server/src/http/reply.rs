@@ -7,6 +7,9 @@ use podium_api::openai::ErrorBody;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
 
+use crate::connections::Unread;
+use crate::error_mapping;
+
 /// The header with the run id of a response.
 pub(super) const RUN_ID: &str = "x-podium-run-id";
 /// The header that tells OpenAI's clients whether to repeat a request by themselves.
@@ -101,6 +104,15 @@ pub(super) fn name_run(response: &mut Response, run: RunId) {
     if let Ok(id) = HeaderValue::from_str(&run.to_string()) {
         response.headers_mut().insert(RUN_ID, id);
     }
+}
+
+/// A run's response with a JSON body, which counts as unread until the client has read it.
+pub(super) fn unread_json(run: RunId, body: String, unread: &Unread) -> Result<Response, Refusal> {
+    let held = unread.hold(body.len()).map_err(|_| Refusal::of_run(error_mapping::overloaded(run), run))?;
+    let mut response = json(body);
+    name_run(&mut response, run);
+    response.extensions_mut().insert(held);
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use podium_engine::Submitted;
 
 use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, whole_answer};
 use super::disconnect::{CancelOnDisconnect, accept};
-use super::reply::{Refusal, json, name_run};
+use super::reply::{Refusal, json, name_run, unread_json};
 use super::{ServerState, idempotency_key, parsed, segment};
 use crate::auth::Caller;
 use crate::connections::Unread;
@@ -174,7 +174,7 @@ pub(super) async fn input_items(
     let page = InputItems::page(&run, order, after.as_deref(), limit).ok_or_else(|| {
         ApiError::on_field(ErrorCode::InvalidValue, "after", "after must be the id of an item of this input")
     })?;
-    admitted(&run, page.to_json(), &unread)
+    unread_json(run.id(), page.to_json(), &unread)
 }
 
 /// The run of the response in a path.
@@ -195,14 +195,7 @@ async fn response(
 }
 
 fn body(run: &Run, unread: &Unread) -> Result<Response, Refusal> {
-    admitted(run, ResponseWriter::of(run).to_json(run), unread)
-}
-
-fn admitted(run: &Run, body: String, unread: &Unread) -> Result<Response, Refusal> {
-    if !unread.admits(body.len()) {
-        return Err(Refusal::of_run(error_mapping::overloaded(run.id()), run.id()));
-    }
-    Ok(reply(run.id(), body))
+    unread_json(run.id(), ResponseWriter::of(run).to_json(run), unread)
 }
 
 fn reply(run: RunId, body: String) -> Response {

@@ -10,7 +10,7 @@ use podium_domain::ids::RunId;
 use podium_ports::store::RunSummary;
 use serde::Serialize;
 
-use super::reply::{Refusal, json, name_run};
+use super::reply::{Refusal, json, name_run, unread_json};
 use super::request_checks::shown;
 use super::{ServerState, run_id, segment};
 use crate::auth::Caller;
@@ -139,11 +139,7 @@ pub(super) async fn one(
 ) -> Result<Response, Refusal> {
     let id = run_id(&segment(path)?)?;
     let run = use_cases::load(&state.engine, &caller.tenant, id).await?;
-    let body = run_body(&run);
-    if !unread.admits(body.len()) {
-        return Err(Refusal::of_run(error_mapping::overloaded(id), id));
-    }
-    Ok(named(id, body))
+    unread_json(id, run_body(&run), &unread)
 }
 
 /// Cancels a run. A cancelled run may be cancelled again.

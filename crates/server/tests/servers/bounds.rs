@@ -42,6 +42,21 @@ async fn a_run_beyond_the_unread_limit_is_rejected_over_http() {
 }
 
 #[tokio::test]
+async fn concurrent_answers_beyond_the_unread_limit_do_not_break_off() {
+    let limits = ServerLimits { unread_bytes_max: 1 << 20, ..ServerLimits::default() };
+    let server = TestServer::open(limits).await;
+    server.vendor.otherwise(Answer::text("x".repeat(200 << 10)));
+    let reply = server.send(COMPLETIONS, "", &question("why?", false)).await;
+    let get = format!("GET /v1/runs/{}", reply.header("x-podium-run-id").unwrap());
+    let replies = futures::future::join_all((0..12).map(|_| server.send(&get, "", ""))).await;
+    for reply in replies {
+        let length = reply.header("content-length").unwrap();
+        assert_eq!(reply.body.len().to_string(), length, "status {}", reply.status);
+        assert!([200, 503].contains(&reply.status));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_beyond_the_unread_limit_gets_a_grpc_status() {
     let server =
         TestServer::open(ServerLimits { unread_bytes_max: 64 << 10, ..ServerLimits::default() }).await;

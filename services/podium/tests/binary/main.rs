@@ -13,3 +13,5 @@ mod ratings;
 mod shipped_pools;
 mod support;
 mod survives_kill;
+#[cfg(target_os = "linux")]
+mod unread_answers;

@@ -99,6 +99,8 @@ pub(crate) struct Server {
     child: Child,
     /// The address of the gRPC API.
     pub(crate) grpc: String,
+    /// The address of the HTTP API.
+    pub(crate) http: String,
     log: mpsc::Receiver<String>,
 }
 
@@ -110,10 +112,15 @@ impl Server {
 
     /// The same with any conductor.
     pub(crate) fn start_with(data: &Path, pool: &Path, conductor: &str) -> Self {
+        Self::start_bounded(data, pool, conductor, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_bounded(data: &Path, pool: &Path, conductor: &str, bounds: &[&str]) -> Self {
         let arguments =
             ["serve", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--log-format", "json"];
         let mut command = podium(&arguments);
-        command.args(["--conductor", conductor]).arg("--data").arg(data).arg("--pool").arg(pool);
+        command.args(["--conductor", conductor]).args(bounds).arg("--data").arg(data).arg("--pool").arg(pool);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = lines_of(child.stderr.take().unwrap());
         let mut seen = Vec::new();
@@ -128,7 +135,7 @@ impl Server {
             seen.push(line);
         };
         let address = |field: &str| line["fields"][field].as_str().unwrap().to_owned();
-        Self { grpc: address("grpc"), child, log }
+        Self { grpc: address("grpc"), http: address("http"), child, log }
     }
 
     pub(crate) fn pid(&self) -> u32 {
