@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 use podium_ports::BoxError;
+use podium_ports::causes::causes;
 use podium_setup::settings::{ProgramKeys, SettingsError, Sources, read_flags, with_all_flags};
 use tokio::runtime::{Builder, Runtime};
 
@@ -155,10 +156,8 @@ fn print(text: &str) -> bool {
 
 fn complain(name: &str, error: &dyn StdError) {
     eprintln!("{name}: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in causes(error) {
         eprintln!("  because: {cause}");
-        source = cause.source();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use podium_setup::with_causes;
+use podium_ports::causes::with_causes;
 
 /// A server. Its settings begin with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

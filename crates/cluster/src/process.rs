@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 
 use podium_engine::{Engine, Work};
 use podium_planning::Place;
+use podium_ports::causes::with_causes;
 use podium_ports::conductor::Conductors;
+use podium_setup::Signals;
 use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
 use podium_setup::settings::{Group, ProgramKeys, SettingsError, Sources};
-use podium_setup::{Signals, with_causes};
 use podium_telemetry::{MetricsPage, Process as Instance, Telemetry};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

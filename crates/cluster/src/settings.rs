@@ -11,11 +11,12 @@ use podium_planning::{
     plan_slots_for,
 };
 use podium_ports::cache::CacheOptions;
+use podium_ports::causes::with_causes;
 use podium_setup::settings::engine::{DRAIN, LIFETIME, RUNS_KEPT, STEP_SLOTS, STEPS};
 use podium_setup::settings::log::{LOG, LOG_FORMAT, LOGGING};
 use podium_setup::settings::step_cache::{STEP_CACHE_KEYS, step_cache};
 use podium_setup::settings::{Checker, Group, ProgramKeys, Setting, Values, values};
-use podium_setup::{Identity, LogFormat, with_causes};
+use podium_setup::{Identity, LogFormat};
 use podium_telemetry::{TELEMETRY, TelemetrySettings};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tracing::info;

@@ -10,12 +10,12 @@ use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use podium_domain::share::Share;
 use podium_ports::BoxError;
+use podium_ports::causes::with_causes;
 use podium_ports::conductor::{Conductor, Conductors};
 use podium_ports::conductor_profile::ConductorProfiles;
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use podium_setup::settings::{Checker, Setting};
-use podium_setup::with_causes;
 
 use crate::prepared::prepare;
 use crate::settings::{CONDUCTOR_NEXT, CONDUCTOR_NEXT_SHARE};

@@ -4,6 +4,7 @@
 
 pub mod accounts;
 pub mod cache;
+pub mod causes;
 pub mod clock;
 pub mod conductor;
 pub mod conductor_profile;

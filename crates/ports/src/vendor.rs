@@ -294,17 +294,6 @@ impl VendorError {
         }
     }
 
-    /// The message with all its causes, for the operator.
-    pub fn in_full(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(source) = cause {
-            text = format!("{text}: {source}");
-            cause = source.source();
-        }
-        text
-    }
-
     /// The message for a tenant, without the vendor's own words, which may name the operator's account.
     pub fn for_tenant(&self) -> String {
         match self {

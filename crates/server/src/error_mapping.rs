@@ -7,6 +7,7 @@ use podium_domain::ids::RunId;
 use podium_domain::pool::Feature;
 use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{AnswerError, CommandError, RateError, SubmitError, WatchError};
+use podium_ports::causes::with_causes;
 use podium_ports::store::StoreError;
 
 /// The error for an unknown run, or another tenant's.
@@ -61,7 +62,7 @@ pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
         SubmitError::ContextExceeded { .. } => {
             ApiError::on_field(ErrorCode::ContextLengthExceeded, "messages", error.to_string())
         }
-        SubmitError::NoWorkerAllowed => {
+        SubmitError::NoWorkerAllowed { .. } => {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
         }
         SubmitError::OtherRequest { .. } => ApiError::new(ErrorCode::IdempotencyMismatch, error.to_string()),
@@ -120,9 +121,7 @@ pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
             ErrorCode::RunEnded,
             format!("run {id} has ended; an ended run cannot be cancelled"),
         ),
-        CommandError::Damaged => {
-            ApiError::new(ErrorCode::Internal, format!("the stored data of run {id} is invalid"))
-        }
+        CommandError::Damaged => unreadable(id, "its stored data is invalid"),
         CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
         CommandError::Store(e) => store_error(e),
         CommandError::Stopped => stopping(),
@@ -144,12 +143,23 @@ pub(crate) fn rate_error(id: RunId, error: &RateError) -> ApiError {
 pub(crate) fn store_error(error: &StoreError) -> ApiError {
     match error {
         StoreError::Unavailable(_) | StoreError::Refused(_) => {
-            tracing::error!(error = chain(error), "the store failed");
+            tracing::error!(error = with_causes(error), "the store failed");
             ApiError::new(ErrorCode::Unavailable, "the store is unavailable; try again later")
         }
-        StoreError::Inconsistent { .. } => defect(error),
+        StoreError::Inconsistent { run, source } => {
+            tracing::error!(error = with_causes(error), "a stored run cannot be read");
+            unreadable(*run, &source.to_string())
+        }
         StoreError::Removed { run } => unknown_run(*run),
     }
+}
+
+/// The error for a run whose stored data this version cannot read.
+fn unreadable(run: RunId, problem: &str) -> ApiError {
+    let message = format!(
+        "run {run} cannot be read: {problem}; a newer version of Podium may have written it, and servers of that version can read it. Otherwise its data is damaged: the server's log has the details"
+    );
+    ApiError::new(ErrorCode::Internal, message)
 }
 
 /// The error for a server that is stopping.
@@ -159,18 +169,23 @@ pub(crate) fn stopping() -> ApiError {
 
 /// The error for a defect. The log has the details.
 pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
-    tracing::error!(error = chain(error), "a request failed because of a defect");
+    tracing::error!(error = with_causes(error), "a request failed because of a defect");
     ApiError::new(ErrorCode::Internal, "internal error; the server's log has the details")
 }
 
-/// An error and its causes, in one line.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_cannot_be_read_says_why_and_what_to_do() {
+        let run: RunId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        let source = "event 3 is in format 2, this version reads format 1".into();
+        let error = store_error(&StoreError::Inconsistent { run, source });
+        let words =
+            [run.to_string().as_str(), "event 3 is in format 2", "newer version", "log"].map(str::to_owned);
+        for words in words {
+            assert!(error.message.contains(&words), "{}", error.message);
+        }
     }
-    text
 }

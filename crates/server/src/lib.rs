@@ -20,7 +20,7 @@ use tenant_streams::TenantStreams;
 
 pub use auth::{ApiKey, Authenticator, Caller, sums};
 pub use cells::{CellRouter, ConnectorError};
-pub use error_mapping::{chain, watch_error};
+pub use error_mapping::watch_error;
 pub use grpc::{GrpcError, Runs};
 pub use listeners::{ListenError, Listeners, ServerError, Servers};
 pub use use_cases::{load, submit};

@@ -12,12 +12,6 @@ pub use clock::{CellIds, RandomIds, SystemClock};
 pub use logging::{Identity, LogFormat, start_log};
 pub use signals::Signals;
 
-/// An error and its causes in one line.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// Used by all programs. A run consists of many small texts, and glibc's allocator took a quarter of an executor's CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

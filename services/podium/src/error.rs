@@ -10,6 +10,7 @@ use podium_domain::pool::PoolError;
 use podium_engine::NotReady;
 use podium_planning::ChooseError;
 use podium_ports::BoxError;
+use podium_ports::causes::causes;
 use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
 use podium_server::{ListenError, ServerError};
@@ -247,9 +248,7 @@ pub(crate) fn run_failed() -> ExitCode {
 /// Writes an error with its causes.
 pub(crate) fn print(error: &Error) {
     terminal::note(&error.to_string());
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        eprintln!("  because: {}", terminal::visible(&cause.to_string()));
-        source = cause.source();
+    for cause in causes(error) {
+        eprintln!("  because: {}", terminal::visible(&cause));
     }
 }

@@ -9,6 +9,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::usage::Usage;
+use podium_ports::causes::with_causes;
 use podium_ports::clock::Clock as _;
 use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, VendorError, Vendors};
 use podium_setup::SystemClock;
@@ -72,7 +73,7 @@ pub(crate) async fn each(pool: &Pool) -> Result<Vec<(WorkerId, Outcome)>, Error>
 }
 
 async fn one(vendors: &dyn Vendors, worker: &Worker) -> Outcome {
-    call(vendors, worker).await.unwrap_or_else(|error| Err(chain(&error)))
+    call(vendors, worker).await.unwrap_or_else(|error| Err(with_causes(&error)))
 }
 
 async fn call(vendors: &dyn Vendors, worker: &Worker) -> Result<Outcome, VendorError> {
@@ -97,15 +98,4 @@ async fn call(vendors: &dyn Vendors, worker: &Worker) -> Result<Outcome, VendorE
         }
     }
     Ok(Err("an answer without an end".to_owned()))
-}
-
-/// An error with its causes.
-fn chain(error: &VendorError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text = format!("{text}: {source}");
-        cause = source.source();
-    }
-    text
 }

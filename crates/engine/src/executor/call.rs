@@ -10,6 +10,7 @@ use podium_domain::run::{FinishReason, Run, StepRef, StepResult};
 use podium_domain::time::Timestamp;
 use podium_domain::token_estimate::text_tokens;
 use podium_domain::usage::{Spent, Usage};
+use podium_ports::causes::with_causes;
 use podium_ports::limiter::{Outcome, Permit, Settlement, outcome_of};
 use podium_ports::live::{Frame, Signal};
 use podium_ports::vendor::{ChatEvent, ChatStream, NoText, VendorError, Vendors};
@@ -322,7 +323,7 @@ impl ClaimedCall<'_> {
             error if error.is_workers_own() => Cure::Elsewhere,
             _ => Cure::Nothing,
         };
-        let mut message = error.in_full();
+        let mut message = with_causes(&error);
         if self.run().spec().key.is_some() {
             warn!(run = %self.run().id(), worker = %self.call.worker.id, error = message, "a call failed");
             message = error.for_tenant();

@@ -8,7 +8,7 @@ use podium_domain::tools::ToolUse;
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::StoreError;
 
-use super::submit::{Submit, SubmitError, bounded, least};
+use super::submit::{Submit, SubmitError, bounded, least, no_worker_allowed};
 use crate::context::Context;
 use crate::cost_bounds::Question;
 use crate::planner::request::{first_request, follow_up_request};
@@ -71,7 +71,10 @@ fn bounds(context: &Context, submit: &Submit) -> Result<Estimate, SubmitError> {
     let all = context.parts().conductors.all();
     let estimates = all.map(|conductor| estimate_by(context, conductor, &submit.request));
     let estimates: Vec<_> = estimates.collect::<Result<_, _>>()?;
-    estimates.into_iter().max_by_key(|estimate| estimate.cost_max).ok_or(SubmitError::NoWorkerAllowed)
+    estimates
+        .into_iter()
+        .max_by_key(|estimate| estimate.cost_max)
+        .ok_or_else(|| no_worker_allowed(&submit.request.policy))
 }
 
 fn estimate_by(

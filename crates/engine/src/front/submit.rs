@@ -28,6 +28,9 @@ use crate::cost_bounds::Question;
 use crate::metrics::Stage;
 use crate::planner::request::{first_request, plan_request, reserve_for};
 
+/// Most names of workers that an error shows.
+const NAMES_SHOWN_MAX: usize = 4;
+
 /// The planning of a run's first round.
 const FIRST_PLAN: TaskRef = TaskRef::Plan { round: 0 };
 
@@ -106,8 +109,11 @@ pub enum SubmitError {
         pinned: String,
     },
     /// The policy permits no worker of the pool.
-    #[error("policy workers_allowed leaves no worker of the pool")]
-    NoWorkerAllowed,
+    #[error("workers_allowed names no worker of the pool (got {named})")]
+    NoWorkerAllowed {
+        /// The first names that it has.
+        named: String,
+    },
     /// The tenant used the request id before, for a different request.
     #[error(
         "the request id was used for another request, which is run {run}; use a new id for a new request"
@@ -295,13 +301,28 @@ pub(super) fn bounded(
     request.answer.check()?;
     let pool = context.pool();
     if pool.safest(&policy).is_none() {
-        return Err(SubmitError::NoWorkerAllowed);
+        return Err(no_worker_allowed(&policy));
     }
     if let Some(tools) = &request.tools {
         tools.check()?;
     }
     let policy = narrowed(policy, pool, request)?;
     within_context(policy, pool, request)
+}
+
+/// The error for a policy that permits no worker of the pool.
+pub(super) fn no_worker_allowed(policy: &Policy) -> SubmitError {
+    let named = match &policy.workers_allowed {
+        WorkersAllowed::Only(names) if names.is_empty() => "no name".to_owned(),
+        WorkersAllowed::Only(names) => {
+            let shown: Vec<_> = names.iter().take(NAMES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+            let more = names.len() - shown.len();
+            let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+            format!("{}{rest}", shown.join(", "))
+        }
+        WorkersAllowed::All => "all workers".to_owned(),
+    };
+    SubmitError::NoWorkerAllowed { named }
 }
 
 /// The least that a run can cost: its first plan, and one step.

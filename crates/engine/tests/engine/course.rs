@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_domain::ids::RequestId;
+use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, Tier, WorkersAllowed};
 use podium_domain::run::{FailReason, RunState};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
-use podium_engine::{Submit, SubmitError, Submitted};
+use podium_engine::{Submit, Submitted};
 use podium_ports::clock::Clock;
 use podium_ports::conductor::ConductorError;
 use podium_testkit::{Answer, Fault, Gate, Planning, a_plan, plan_of};
@@ -227,6 +227,14 @@ async fn a_policy_out_of_bounds_or_without_workers_is_refused() {
     let house = House::idle(quick(), |store| store).await;
     let refused = house.engine.submit(request(Policy { attempts_max: 0, ..ultra() })).await.unwrap_err();
     assert_eq!(refused.to_string(), "policy attempts_max is 0, it must be 1 to 20");
-    let nobody = Policy { workers_allowed: WorkersAllowed::Only([].into()), ..ultra() };
-    assert!(matches!(house.engine.submit(request(nobody)).await, Err(SubmitError::NoWorkerAllowed)));
+    for (names, shown) in [
+        (&[][..], "no name"),
+        (&["nobody"], "`nobody`"),
+        (&["a", "b", "c", "d", "e", "f"], "`a`, `b`, `c`, `d` and 2 more"),
+    ] {
+        let names = names.iter().map(|name| WorkerId::new(*name).unwrap()).collect();
+        let nobody = Policy { workers_allowed: WorkersAllowed::Only(names), ..ultra() };
+        let refused = house.engine.submit(request(nobody)).await.unwrap_err();
+        assert_eq!(refused.to_string(), format!("workers_allowed names no worker of the pool (got {shown})"));
+    }
 }

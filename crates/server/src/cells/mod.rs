@@ -16,6 +16,7 @@ use bytes::Bytes;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::cells::{Cell, CellId, Cells};
 use podium_domain::ids::{RunId, TenantId};
+use podium_ports::causes::with_causes;
 
 use crate::connections::Protocol;
 use crate::error_mapping;
@@ -111,7 +112,7 @@ impl OtherCell {
         head.headers.insert(FORWARDED_TO, self.id.number().into());
         upstream.send(&head, body).await.map_err(|error| {
             let cell = self.id;
-            tracing::warn!(%cell, error = error_mapping::chain(&error), "a request could not be forwarded");
+            tracing::warn!(%cell, error = with_causes(&error), "a request could not be forwarded");
             ApiError::new(
                 ErrorCode::Unavailable,
                 format!("cell {cell} is unreachable: {error}; try again later"),

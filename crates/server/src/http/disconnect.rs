@@ -3,6 +3,7 @@
 use podium_api::ApiError;
 use podium_domain::ids::RunId;
 use podium_engine::{CommandError, Engine};
+use podium_ports::causes::with_causes;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,7 +47,7 @@ async fn cancel(engine: Engine, run: RunId) {
         Ok(_) => tracing::debug!(%run, "the client disconnected; its run was cancelled"),
         Err(CommandError::Refused(_)) => {}
         Err(error) => {
-            tracing::warn!(%run, error = error_mapping::chain(&error), "a client disconnected, and its run could not be cancelled");
+            tracing::warn!(%run, error = with_causes(&error), "a client disconnected, and its run could not be cancelled");
         }
     }
 }

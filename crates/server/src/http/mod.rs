@@ -34,6 +34,7 @@ use http_body_util::BodyExt as _;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{InvalidId, RequestId, RunId};
 use podium_engine::Engine;
+use podium_ports::causes::with_causes;
 use podium_ports::server::ServerLimits;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -212,7 +213,7 @@ async fn ready(State(state): State<ServerState>, RawQuery(query): RawQuery) -> R
         }
         Ok(()) => "ready\n".into_response(),
         Err(error) => {
-            tracing::warn!(error = error_mapping::chain(&error), "not ready");
+            tracing::warn!(error = with_causes(&error), "not ready");
             (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
         }
     }

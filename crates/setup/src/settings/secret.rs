@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use podium_ports::causes::with_causes;
 use secrecy::SecretString;
 
 /// The place of a secret: `env:NAME` or `file:PATH`. It can be printed safely.
@@ -45,7 +46,7 @@ impl SecretRef {
         };
         match reference.resolve() {
             Ok(_) => Ok(reference),
-            Err(error) => Err(format!("cannot be used: {}", crate::with_causes(&error))),
+            Err(error) => Err(format!("cannot be used: {}", with_causes(&error))),
         }
     }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use podium_planning::{CONDUCTOR, ConductorChoices, PLAN_SLOTS, Place, local_limits};
+use podium_ports::causes::with_causes;
 use podium_setup::settings::client_limits::client_limits;
 use podium_setup::settings::engine::{DRAIN, RUNS_KEPT, STEP_SLOTS};
 use podium_setup::settings::listeners::{GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN};
 use podium_setup::settings::log::{LOG, LOG_FORMAT};
 use podium_setup::settings::step_cache::step_cache;
 use podium_setup::settings::{Checker, SettingsError, Sources};
-use podium_setup::with_causes;
 use podium_telemetry::TelemetrySettings;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 

@@ -36,16 +36,16 @@ async fn clients_that_read_nothing_cost_a_bounded_memory_which_is_given_back() {
     for _ in 0..CLIENTS {
         clients.push(silent_client(&server, &get).await);
     }
-    let (mut served, mut rejected) = (0, 0);
+    let (mut sent, mut rejected) = (0, 0);
     for client in &mut clients {
         match status(client).await.as_str() {
-            "200" => served += 1,
+            "200" => sent += 1,
             "503" => rejected += 1,
             other => panic!("status {other}"),
         }
     }
     let grown = mib_of(server.pid(), "VmHWM").saturating_sub(before);
-    assert_eq!(served, UNREAD_BYTES_MAX / ANSWER_BYTES, "{rejected} clients were rejected");
+    assert_eq!(sent, UNREAD_BYTES_MAX / ANSWER_BYTES, "{rejected} clients were rejected");
     assert!(grown < GROWTH_MIB_MAX, "{CLIENTS} clients that read nothing cost {grown} MiB");
 
     drop(clients);
