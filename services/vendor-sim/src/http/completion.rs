@@ -133,6 +133,10 @@ fn example(schema: &Value, text: &str, depth: usize) -> Value {
         return first.clone();
     }
     let below = |schema: &Value| example(schema, text, depth + 1);
+    let alternatives = schema.get("anyOf").and_then(Value::as_array);
+    if let Some(first) = alternatives.and_then(|schemas| schemas.first()) {
+        return below(first);
+    }
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object").to_ascii_lowercase();
     match kind.as_str() {
         "string" => Value::from(text),
@@ -202,8 +206,9 @@ mod tests {
             "city": { "type": "string" },
             "unit": { "type": "STRING", "enum": ["celsius", "kelvin"] },
             "days": { "type": "array", "items": { "type": "integer" } },
+            "country": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
         } });
-        let expected = json!({ "city": "Oslo", "unit": "celsius", "days": [1] });
+        let expected = json!({ "city": "Oslo", "unit": "celsius", "days": [1], "country": "Oslo" });
         assert_eq!(example(&schema, "Oslo", 0), expected);
         let mut deep = json!({ "type": "array" });
         for _ in 0..20 {
