@@ -121,8 +121,8 @@ pub const PARTS_MAX: usize = 256;
 /// Most bytes of all messages together.
 pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
-/// A client's messages: at least one. The last one is the user's: it is not blank, or it has results of tools. Each tool call has
-/// its result.
+/// A client's messages: at least one. The last one is the user's: it is not blank, or it has results of tools. Instructions may
+/// follow it. Each tool call has its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Message>", into = "Vec<Message>")]
 pub struct Conversation(Vec<Message>);
@@ -197,10 +197,12 @@ impl Conversation {
         }
         pair(&mut messages)?;
         let asks = |last: &Message| !last.words().trim().is_empty() || last.results().next().is_some();
-        match messages.last() {
-            None => Err(ConversationError::Empty),
+        if messages.is_empty() {
+            return Err(ConversationError::Empty);
+        }
+        match messages.iter().rfind(|message| message.role != Role::System) {
             Some(last) if last.role == Role::User && asks(last) => Ok(Self(messages)),
-            Some(_) => Err(ConversationError::NoQuestion),
+            _ => Err(ConversationError::NoQuestion),
         }
     }
 
@@ -335,6 +337,19 @@ mod tests {
         let answered = vec![Message::new(Role::User, "hi"), Message::new(Role::Assistant, "hello")];
         assert_eq!(Conversation::new(answered), Err(ConversationError::NoQuestion));
         assert_eq!(Conversation::question_only("  "), Err(ConversationError::NoQuestion));
+    }
+
+    #[test]
+    fn instructions_may_follow_the_question() {
+        let turns = vec![
+            Message::new(Role::User, "say hello"),
+            Message::new(Role::System, "be brief"),
+            Message::new(Role::System, "be kind"),
+        ];
+        let conversation = Conversation::new(turns.clone()).unwrap();
+        assert_eq!(conversation.question(), "say hello");
+        assert_eq!(conversation.instructions().as_deref(), Some("be brief\n\nbe kind"));
+        assert_eq!(Conversation::new(turns[1..].to_vec()), Err(ConversationError::NoQuestion));
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn thinking(field: &Field<'_>) -> Result<Option<Effort>, ApiError> {
     let thinking = field.object()?;
     field.only(thinking, &["type", "budget_tokens", "display"])?;
     if let Some(display) = field.member(thinking, "display") {
-        display.one_of(&["summarized", "omitted"])?;
+        display.one_of(&["summarized", "omitted", "updates"])?;
     }
     let kind = field.required(thinking, "type")?;
     match kind.one_of(&["enabled", "disabled", "adaptive", "between_tools"])? {

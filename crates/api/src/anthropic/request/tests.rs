@@ -70,6 +70,8 @@ fn instructions_come_before_the_messages() {
     }
     let later = json!([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": "c"}]);
     assert_eq!(messages_of(later)[1], Message::new(Role::System, "b"));
+    let last = json!([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]);
+    assert_eq!(messages_of(last)[1], Message::new(Role::System, "b"));
 }
 
 #[test]
@@ -233,6 +235,7 @@ fn thinking_and_output_config_set_the_effort() {
     for (thinking, expected) in [
         (json!({"type": "disabled"}), Effort::None),
         (json!({"type": "adaptive", "display": "omitted"}), Effort::Medium),
+        (json!({"type": "adaptive", "display": "updates"}), Effort::Medium),
         (json!({"type": "between_tools"}), Effort::Medium),
         (json!({"type": "enabled", "budget_tokens": 50}), Effort::Low),
         (json!({"type": "enabled", "budget_tokens": 4097}), Effort::Medium),
