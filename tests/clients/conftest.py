@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.resources
+import json
 import os
 import pathlib
 import re
@@ -19,7 +20,7 @@ import openai
 import pytest
 from grpc_tools import protoc
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
 
 DATES = "the number of days between 3 March 2024 and 17 May 2025"
@@ -217,6 +218,19 @@ def calling(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[P
     takes = 'features = ["tools", "one_tool_call", "json_schema"]'
     changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
     process, server = serve(tmp_path_factory.mktemp("calling"), vendor, "direct:sim-words", **changes)
+    try:
+        yield server
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def versatile(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
+    """As `direct`, but that worker repeats what it is asked, and supports everything that a request can ask for."""
+    features = ["temperature", "top_p", "stop", "seed", "tools", "one_tool_call", "json_object", "json_schema"]
+    takes = f'modalities = ["text", "image"]\nfeatures = {json.dumps(features)}'
+    changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
+    process, server = serve(tmp_path_factory.mktemp("versatile"), vendor, "direct:sim-words", **changes)
     try:
         yield server
     finally:
