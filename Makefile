@@ -83,6 +83,15 @@ test-emulators: binaries ## test our adapters and limits with third-party emulat
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
 	cd tests/clients && uv run --frozen --group node --group emulators pytest emulators -s
 
+.PHONY: test-conformance
+test-conformance: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
+test-conformance: export BFCL := $(CACHE)/bfcl
+test-conformance: binaries ## run coding agents (1 GB from npm), expected calls of BFCL and hostile requests against the APIs: docs/conformance.md
+	@scripts/setup test
+	uv pip install --quiet --no-deps --target $(BFCL) bfcl-eval==2026.3.23
+	cd tests/clients && uv run --frozen --group node npm install --no-save --prefix agents --no-audit --no-fund --loglevel=error
+	cd tests/clients && uv run --frozen --group node pytest agents conformance -v --durations=0
+
 .PHONY: test-vllm
 test-vllm: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
 test-vllm: binaries ## test the remote conductor with a real vLLM; VLLM_PYTHON names the Python of an environment with vllm and gguf

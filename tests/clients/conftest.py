@@ -146,13 +146,49 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.stop()
 
 
+ROOMY_POOL = """
+schema = 1
+name = "roomy"
+version = "1"
+
+[[vendors]]
+id = "sim"
+api = "openai-chat"
+base_url = "{vendor}/v1"
+"""
+ROOMY_WORKER = """
+[[workers]]
+id = "{id}"
+vendor = "sim"
+model = "{model}"
+description = "{description}"
+modalities = ["text", "image"]
+features = ["temperature", "top_p", "stop", "seed", "tools", "one_tool_call", "json_object", "json_schema", "effort"]
+context_tokens = 400_000
+output_tokens_max = 64_000
+usd_per_million_tokens = {{ input = 1.0, output = 4.0 }}
+fallbacks = []
+"""
+
+
+def roomy_pool(vendor: str, **models: str) -> str:
+    """A pool of workers that take long prompts and support everything: their models by their ids."""
+    workers = [ROOMY_WORKER.format(id=id, model=model, description=f"The {id}.") for id, model in models.items()]
+    return ROOMY_POOL.format(vendor=vendor) + "".join(workers)
+
+
 def serve(folder: pathlib.Path, vendor: str, conductor: str, **changes: str) -> tuple[Process, Podium]:
+    """Starts Podium with the pool of the demonstration, in which some lines are replaced."""
     pool = (ROOT / "pools/demo.toml").read_text()
     for line, instead in changes.items():
         assert pool.count(line) == 1
         pool = pool.replace(line, instead)
     pool, moved = re.subn(r'base_url = "[^"]*"', f'base_url = "{vendor}/v1"', pool)
     assert moved == 1
+    return serve_pool(folder, vendor, conductor, pool)
+
+
+def serve_pool(folder: pathlib.Path, vendor: str, conductor: str, pool: str) -> tuple[Process, Podium]:
     (folder / "pool.toml").write_text(pool)
     http, grpc_port = free_ports(2)
     arguments = [binary("podium", "PODIUM_BIN"), "serve"]

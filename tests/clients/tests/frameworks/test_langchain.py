@@ -21,8 +21,14 @@ PNG = base64.b64decode(
 )
 # What the suite expects of a language model. The simulated worker is none, and would call other tools or write other JSON.
 REPLIES = [
-    {"when": {"last_contains": "JSON with 'setup' and 'punchline'"}, "text": '{"setup": "Why do cats purr?", "punchline": "They can."}'},
-    {"when": {"last": "user", "last_contains": "magic_function(3)"}, "calls": [{"name": "magic_function", "arguments": {"input": 3}}]},
+    {
+        "when": {"last_contains": "JSON with 'setup' and 'punchline'"},
+        "text": '{"setup": "Why do cats purr?", "punchline": "They can."}',
+    },
+    {
+        "when": {"last": "user", "last_contains": "magic_function(3)"},
+        "calls": [{"name": "magic_function", "arguments": {"input": 3}}],
+    },
     {
         "when": {"last": "user", "last_contains": "weather in San Francisco"},
         "calls": [{"name": "get_weather", "arguments": {"location": "San Francisco, CA"}}],
