@@ -12,6 +12,7 @@ use podium_domain::ids::{RunId, StepIndex, TenantId};
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
 use podium_domain::run::TaskRef;
+use podium_domain::token_estimate::text_tokens;
 use podium_ports::clock::{Clock, Ids};
 use podium_ports::limiter::{
     CallRequest, Grant, Limiter, Outcome, Patience, Settlement, TokenEstimate, outcome_of,
@@ -25,8 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::prompt::prompt;
 
-/// Bytes of a token, at vendor-sim and in our own estimates.
-const TOKEN_BYTES: usize = 4;
 /// How long to wait when Redis fails.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -92,7 +91,7 @@ impl Executor {
         let tenant = TenantId::new(if seed.is_multiple_of(2) { "even" } else { "odd" });
         let Ok(tenant) = tenant else { return };
         let bytes: usize = request.messages.iter().map(|message| message.text.len()).sum();
-        let input = bytes.div_ceil(TOKEN_BYTES) as u64;
+        let input = text_tokens(bytes);
         let call = CallRequest {
             worker,
             tenant: &tenant,

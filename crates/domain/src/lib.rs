@@ -26,6 +26,7 @@ pub mod retry;
 pub mod run;
 pub mod sampling;
 pub mod share;
+pub mod split_mix;
 pub mod stops;
 pub mod time;
 pub mod token_estimate;

@@ -7,6 +7,7 @@
 use std::borrow::Borrow;
 use std::convert::Infallible;
 
+use podium_domain::split_mix::split_mix;
 use toktrie::SimpleVob;
 
 /// Sampling parameters.
@@ -53,14 +54,14 @@ const DRAWN_WITHIN: f32 = 32.0;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
-    die: Rng,
+    die: Die,
     /// Kept to reuse its allocation.
     weights: Vec<(u32, f64)>,
 }
 
 impl Sampler {
     pub(crate) fn new(sampling: Sampling) -> Self {
-        Self { sampling, die: Rng(sampling.seed), weights: Vec::new() }
+        Self { sampling, die: Die { seed: sampling.seed, drawn: 0 }, weights: Vec::new() }
     }
 
     /// Chooses an allowed token; `None` if none of them has a finite logit.
@@ -181,16 +182,17 @@ impl Candidates for Masked<'_> {
     }
 }
 
-/// The `SplitMix64` generator: small, and fixed here so that a seed always gives the same tokens.
+/// Random numbers of a seed, which are the same on every machine.
 #[derive(Debug)]
-struct Rng(u64);
+struct Die {
+    seed: u64,
+    drawn: u64,
+}
 
-impl Rng {
+impl Die {
     fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.drawn += 1;
+        split_mix(self.seed, self.drawn)
     }
 
     /// A number from 0 up to, but not including, 1, with 32 bits of precision.

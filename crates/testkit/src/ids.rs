@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use podium_domain::ids::{ClaimId, RunId};
+use podium_domain::split_mix::{STEP, split_mix};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use uuid::{Builder, Uuid};
@@ -22,16 +23,8 @@ impl SeededIds {
 
     fn next(&self) -> (u64, u64) {
         let count = self.made.fetch_add(1, Ordering::Relaxed);
-        (count, scramble(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count))
+        (count, split_mix(self.seed.wrapping_mul(STEP) ^ count, 1))
     }
-}
-
-/// The finalizer of `SplitMix64`: a bijection that spreads neighbouring numbers.
-const fn scramble(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 impl Ids for SeededIds {
@@ -46,7 +39,7 @@ impl Ids for SeededIds {
 
     fn claim_id(&self) -> ClaimId {
         let (_, noise) = self.next();
-        let bytes = (u128::from(noise) << 64) | u128::from(scramble(noise));
+        let bytes = (u128::from(noise) << 64) | u128::from(split_mix(noise, 1));
         ClaimId::new(Builder::from_random_bytes(Uuid::from_u128(bytes).into_bytes()).into_uuid())
     }
 }

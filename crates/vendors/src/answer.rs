@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use podium_domain::content::{Seal, ToolCall};
+use podium_domain::token_estimate::text_tokens;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{ChatEvent, ChatRequest, FinishReason, ToolChoice, VendorError};
 use serde::de::IgnoredAny;
@@ -26,9 +27,6 @@ const TOOL_CALLS_MAX: usize = 128;
 
 /// Some models write this as the arguments of a tool without parameters.
 const NO_ARGUMENTS: &str = "null";
-
-/// Estimated bytes of text per token, for vendors that do not count.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// Longest wait after the end of the text for the usage that may follow.
 const TAIL_MAX: Duration = Duration::from_secs(5);
@@ -356,7 +354,7 @@ fn plausible(usage: Usage, written_bytes: usize) -> Option<Usage> {
     if written_bytes == 0 || usage.completion_tokens > 0 {
         return Some(usage);
     }
-    let completion_tokens = (written_bytes as u64).div_ceil(BYTES_PER_TOKEN);
+    let completion_tokens = text_tokens(written_bytes);
     (usage.prompt_tokens > 0).then_some(Usage { completion_tokens, ..usage })
 }
 

@@ -25,6 +25,7 @@ use podium_domain::plan::PlanStream;
 use podium_domain::policy::{Effort, FailedStep, Policy, ROUNDS_MAX, STEPS_MAX};
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::{FinishReason, PlanResult, Planned};
+use podium_domain::split_mix::split_mix;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::{ChatRequest, VendorError, Vendors};
@@ -368,7 +369,7 @@ fn vendor_error(account: &UsageAccount, tries: u32, message: String, error: Vend
 /// A different seed for each try and each planning attempt.
 fn seed(of_attempt: u64, try_number: u32) -> u32 {
     // Some vendors read a signed 32-bit number.
-    u32::try_from(retries::mixed(of_attempt, try_number) >> 33).unwrap_or_default()
+    u32::try_from(split_mix(of_attempt, try_number.into()) >> 33).unwrap_or_default()
 }
 
 /// The first try samples almost greedily; each further one samples more freely.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use podium_domain::run::TaskRef;
+use podium_domain::token_estimate::text_tokens;
 use podium_ports::conductor::{Asker, ConductorError};
 use podium_ports::limiter::{CallRequest, Grant, Patience, Permit, RefusalReason, TokenEstimate};
 use podium_ports::vendor::ChatRequest;
 use tokio::time::Instant;
 
-use super::usage_account::{BYTES_PER_TOKEN, prompt_bytes};
+use super::usage_account::prompt_bytes;
 use super::{Asking, RemoteConductor, wait};
 
 /// Pause before the next request to a limiter that failed.
@@ -30,7 +31,7 @@ impl RemoteConductor {
             run: *run,
             task: TaskRef::Plan { round: *round },
             estimate: TokenEstimate {
-                input: prompt_bytes(request).div_ceil(BYTES_PER_TOKEN),
+                input: text_tokens(prompt_bytes(request)),
                 output_max: request.output_tokens_max.into(),
             },
             patience: Patience::Waits,

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use podium_domain::retry::{Backoff, RetryBudget, RetryLimits};
+use podium_domain::split_mix::split_mix;
 use podium_domain::time::Timestamp;
 use podium_ports::vendor::{VendorError, Wait};
 use tokio::time::Instant;
@@ -64,16 +65,8 @@ pub(super) fn is_worth_a_retry(broken: &Broken) -> bool {
 
 /// The pause before a retry (numbered from 1). The jitter comes from `seed`, which differs for each planning attempt.
 pub(super) fn pause(number: u32, seed: u64, error: &VendorError) -> Duration {
-    let random = u32::try_from(mixed(seed, number) >> 32).unwrap_or(u32::MAX);
+    let random = u32::try_from(split_mix(seed, number.into()) >> 32).unwrap_or(u32::MAX);
     BACKOFF.pause(number, random, error.retry_after().unwrap_or_default())
-}
-
-/// 64 pseudo-random bits from a seed and a number: the finalizer of `SplitMix64`, Steele and others, OOPSLA 2014.
-pub(super) fn mixed(seed: u64, number: u32) -> u64 {
-    let mut z = seed.wrapping_add(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

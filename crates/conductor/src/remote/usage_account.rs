@@ -7,28 +7,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use podium_domain::money::Cost;
 use podium_domain::prices::PriceList;
+use podium_domain::token_estimate::text_tokens;
 use podium_domain::usage::Usage;
 use podium_ports::conductor::ConductorError;
 use podium_ports::vendor::{AnswerForm, ChatRequest};
 
-/// Estimated bytes per token, for vendors that do not count.
-pub(super) const BYTES_PER_TOKEN: u64 = 4;
 /// Tokens that vendors may add to a prompt or a completion.
 const TOKENS_SLACK: u64 = 4096;
 
 /// Bytes of the request's text.
-pub(super) fn prompt_bytes(request: &ChatRequest) -> u64 {
-    request.messages.iter().map(|message| message.text.len() as u64).sum()
+pub(super) fn prompt_bytes(request: &ChatRequest) -> usize {
+    request.messages.iter().map(|message| message.text.len()).sum()
 }
 
 /// Bytes that a vendor may prepend to the prompt for the response format.
-fn form_bytes(form: &AnswerForm) -> u64 {
-    let bytes = match form {
+fn form_bytes(form: &AnswerForm) -> usize {
+    match form {
         AnswerForm::JsonSchema(form) => form.schema.to_string().len(),
         AnswerForm::Regex(regex) => regex.len(),
         AnswerForm::Text | AnswerForm::JsonObject => 0,
-    };
-    bytes as u64
+    }
 }
 
 /// Sums up the usage of calls.
@@ -48,18 +46,18 @@ struct Sums {
 /// A call in progress.
 #[derive(Clone, Copy, Debug)]
 struct InProgress {
-    prompt_bytes: u64,
-    form_bytes: u64,
+    prompt_bytes: usize,
+    form_bytes: usize,
     output_tokens_max: u64,
-    text_bytes: u64,
+    text_bytes: usize,
 }
 
 impl InProgress {
     /// Estimated usage of a complete answer.
     fn whole(self) -> Usage {
         Usage {
-            prompt_tokens: self.prompt_bytes.div_ceil(BYTES_PER_TOKEN),
-            completion_tokens: self.text_bytes.div_ceil(BYTES_PER_TOKEN),
+            prompt_tokens: text_tokens(self.prompt_bytes),
+            completion_tokens: text_tokens(self.text_bytes),
             ..Usage::default()
         }
     }
@@ -67,7 +65,7 @@ impl InProgress {
     /// The usage that the vendor reported, but at most what the call can have used: two prompt tokens for each byte, twice the limit of
     /// output tokens, and [`TOKENS_SLACK`] more of each. A prompt of no tokens was not counted, so its tokens are estimated.
     fn plausible(self, reported: Usage) -> Usage {
-        let prompt_max = (self.prompt_bytes + self.form_bytes) * 2 + TOKENS_SLACK;
+        let prompt_max = (self.prompt_bytes + self.form_bytes) as u64 * 2 + TOKENS_SLACK;
         let prompt_tokens = match reported.prompt_tokens {
             0 => self.whole().prompt_tokens,
             counted => counted.min(prompt_max),
@@ -107,7 +105,7 @@ impl UsageAccount {
     /// The call in progress has written more bytes.
     pub(super) fn wrote(&self, bytes: usize) {
         if let Some(in_progress) = &mut self.lock().in_progress {
-            in_progress.text_bytes += bytes as u64;
+            in_progress.text_bytes += bytes;
         }
     }
 

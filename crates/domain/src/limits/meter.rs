@@ -13,6 +13,7 @@ use super::terms::{AMOUNTS, Amounts, MINUTE_MS, Pace, Terms};
 use super::turns::{Caller, Turns};
 use super::{Quota, RefusalReason, Settlement, TokenEstimate};
 use crate::policy::Tier;
+use crate::split_mix::split_mix;
 
 /// The service of one call in a scope without limits per minute; used for fairness only.
 pub(super) const CALL_MS: f64 = 1_000.0;
@@ -122,11 +123,7 @@ pub struct Refusal {
 
 /// The delay before asking again; `seed` is different for each refusal.
 pub fn scatter(refusal: Refusal, seed: u64) -> Duration {
-    // `SplitMix64`: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let random = u32::try_from((z ^ (z >> 31)) >> 32).unwrap_or(u32::MAX);
+    let random = u32::try_from(split_mix(seed, 1) >> 32).unwrap_or(u32::MAX);
     let later = refusal.spread * f64::from(random) / f64::from(u32::MAX);
     Duration::try_from_secs_f64((refusal.after + later) / 1e3).unwrap_or_default()
 }
