@@ -76,7 +76,8 @@ async fn plan_with(answers: impl IntoIterator<Item = Answer>, request: &PlanRequ
 
 fn conductor(vendor: &ScriptedVendor) -> RemoteConductor {
     RemoteConductor::new(
-        (Arc::new(vendor.clone()), Arc::new(OpenLimiter::default())),
+        Arc::new(vendor.clone()),
+        Arc::new(OpenLimiter::default()),
         model(),
         Arc::new(a_pool()),
         RemoteOptions::default(),
@@ -326,7 +327,7 @@ async fn concurrent_calls_and_waiting_plans_are_bounded() {
     let options = RemoteOptions { waiting_max: 1, ..RemoteOptions::default() };
     let limiter = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
     let conductor =
-        RemoteConductor::new((Arc::new(vendor.clone()), limiter), model(), Arc::new(a_pool()), options);
+        RemoteConductor::new(Arc::new(vendor.clone()), limiter, model(), Arc::new(a_pool()), options);
     let (asked, stop) = (request(), CancellationToken::new());
     let ignore = |_: &str| {};
     let plan = || conductor.plan(&asked, &ignore, &stop);
@@ -362,9 +363,10 @@ async fn the_token_limit_respects_the_models_output_and_context() {
     {
         let vendor = ScriptedVendor::new();
         vendor.otherwise(Answer::text("model_id = [0").finish(FinishReason::Length));
-        let callees = (Arc::new(vendor.clone()) as Arc<_>, Arc::new(OpenLimiter::default()) as Arc<_>);
+        let (vendors, limiter) = (Arc::new(vendor.clone()), Arc::new(OpenLimiter::default()));
         let model = Worker { context_tokens, output_tokens_max, ..model() };
-        let conductor = RemoteConductor::new(callees, model, Arc::new(a_pool()), RemoteOptions::default());
+        let conductor =
+            RemoteConductor::new(vendors, limiter, model, Arc::new(a_pool()), RemoteOptions::default());
         let error = conductor.plan(&request(), &|_| {}, &CancellationToken::new()).await.unwrap_err();
         assert!(error.to_string().contains(&format!("cut off after {expected} tokens")), "{error}");
         let calls = vendor.calls_of("planner");

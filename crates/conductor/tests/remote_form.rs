@@ -65,7 +65,8 @@ async fn plan_with(
     vendor.script("planner", answers);
     let (vendors, pool) = (Arc::new(vendor.clone()), Arc::new(a_pool()));
     let conductor = RemoteConductor::new(
-        (vendors, Arc::new(OpenLimiter::default())),
+        vendors,
+        Arc::new(OpenLimiter::default()),
         model(features),
         pool,
         RemoteOptions::default(),

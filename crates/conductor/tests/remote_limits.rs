@@ -73,8 +73,9 @@ impl Setup {
     fn new(limiter: Arc<dyn Limiter>, model: Worker) -> Self {
         let vendor = ScriptedVendor::new();
         vendor.otherwise(Answer::text(PLAN));
-        let callees = (Arc::new(vendor.clone()) as Arc<_>, limiter);
-        let conductor = RemoteConductor::new(callees, model, Arc::new(a_pool()), RemoteOptions::default());
+        let vendors = Arc::new(vendor.clone());
+        let conductor =
+            RemoteConductor::new(vendors, limiter, model, Arc::new(a_pool()), RemoteOptions::default());
         Self { vendor, conductor }
     }
 

@@ -37,9 +37,9 @@ async fn permits_and_plans_are_measured_as_documented() {
     // One call every two seconds, and none at the start.
     let model = a_worker("openai-chat", "limits = { requests_per_minute = 30 }");
     let limiter: Arc<dyn Limiter> = Arc::new(MemoryLimiter::new(Arc::new(TestClock::new())));
-    let callees = (Arc::new(vendor.clone()) as Arc<_>, limiter);
+    let vendors = Arc::new(vendor.clone());
     let conductor =
-        RemoteConductor::new(callees, model.clone(), Arc::new(a_pool()), RemoteOptions::default());
+        RemoteConductor::new(vendors, limiter, model.clone(), Arc::new(a_pool()), RemoteOptions::default());
     let of = |name: &str, attributes: &str| {
         let conductor = format!("podium.conductor={}", conductor.id());
         let key = [conductor.as_str(), attributes].join(if attributes.is_empty() { "" } else { "," });

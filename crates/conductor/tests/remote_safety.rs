@@ -36,7 +36,8 @@ async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize,
     vendor.otherwise(answer);
     let model = pool.workers()[1].clone();
     let conductor = RemoteConductor::new(
-        (Arc::new(vendor.clone()), Arc::new(OpenLimiter::default())),
+        Arc::new(vendor.clone()),
+        Arc::new(OpenLimiter::default()),
         model,
         pool,
         RemoteOptions::default(),

@@ -79,17 +79,18 @@ impl RunId {
         }
     }
 
-    /// An id of a run that a cell accepts at `at`. In cell 0 the 12 bits after the version are the highest of `random.0`.
+    /// An id of a run that a cell accepts at `at`. `upper` and `lower` are random; the lowest 12 bits
+    /// of `upper` and the lowest 62 of `lower` are used. In cell 0 those of `upper` follow the version.
     ///
     /// Ids of different cells never collide. Two ids of one cell and millisecond collide with a probability of 2^-62, in cell 0
     /// of 2^-74.
-    pub const fn in_cell(cell: CellId, at: Timestamp, random: (u16, u64)) -> Self {
+    pub const fn in_cell(cell: CellId, at: Timestamp, upper: u16, lower: u64) -> Self {
         let (version, middle) = match cell.number() {
-            0 => (7, random.0 & CellId::MAX),
+            0 => (7, upper & CellId::MAX),
             number => (8, number),
         };
         let high = (at.unix_ms() << 16) | (version << 12) | middle as u64;
-        let low = (random.1 & (u64::MAX >> 2)) | (1 << 63);
+        let low = (lower & (u64::MAX >> 2)) | (1 << 63);
         Self(Uuid::from_u64_pair(high, low))
     }
 
@@ -288,7 +289,7 @@ mod tests {
     fn a_run_id_carries_its_cell() {
         let at = Timestamp::from_unix_ms(0x0189_0a5d_ac96);
         let in_cell =
-            |number| RunId::in_cell(CellId::new(number).unwrap(), at, (0xf74b, 0xffce_b302_099a_8057));
+            |number| RunId::in_cell(CellId::new(number).unwrap(), at, 0xf74b, 0xffce_b302_099a_8057);
         assert_eq!(in_cell(0).to_string(), "01890a5d-ac96-774b-bfce-b302099a8057");
         assert_eq!(in_cell(1).to_string(), "01890a5d-ac96-8001-bfce-b302099a8057");
         assert_eq!(in_cell(4095).to_string(), "01890a5d-ac96-8fff-bfce-b302099a8057");

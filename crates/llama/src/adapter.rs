@@ -154,15 +154,15 @@ fn check_tensors(head: &Gguf, weights: &Gguf) -> Result<(), AdapterError> {
     }
     changed.into_iter().try_for_each(|tensor| {
         let part = |part: &str| head.tensors.get(&format!("{tensor}.{part}"));
-        let parts = (part("lora_a"), part("lora_b"));
-        let checked = check_change(&tensor, parts, weights.tensors.get(&tensor));
+        let checked = check_change(&tensor, part("lora_a"), part("lora_b"), weights.tensors.get(&tensor));
         checked.map_err(|problem| AdapterError::Tensor { tensor, problem })
     })
 }
 
 fn check_change(
     name: &str,
-    parts: (Option<&Tensor>, Option<&Tensor>),
+    a: Option<&Tensor>,
+    b: Option<&Tensor>,
     of_weights: Option<&Tensor>,
 ) -> Result<(), String> {
     if !is_applied(name) {
@@ -172,7 +172,7 @@ fn check_change(
         ));
     }
     let Some(of_weights) = of_weights else { return Err("the weights have no such tensor".to_owned()) };
-    let (Some(a), Some(b)) = parts else { return Err("its other half is missing".to_owned()) };
+    let (Some(a), Some(b)) = (a, b) else { return Err("its other half is missing".to_owned()) };
     if let Some(kind) = [a, b].iter().map(|half| half.kind).find(|kind| !KINDS.contains(kind)) {
         return Err(format!("its numbers are of type {kind}, they must be F32, F16, BF16 or Q8_0"));
     }

@@ -40,12 +40,11 @@ impl MemoryCache {
         Self { shared: Arc::new(Shared { clock, options, table: Mutex::default() }) }
     }
 
-    fn lock(&self) -> (MutexGuard<'_, Table>, Timestamp, CacheOptions) {
-        let Shared { clock, options, table } = &*self.shared;
-        let now = clock.now();
-        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The table without the entries that have expired at `now`.
+    fn lock(&self, now: Timestamp) -> MutexGuard<'_, Table> {
+        let mut table = self.shared.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.forget_old(now);
-        (table, now, *options)
+        table
     }
 }
 
@@ -73,12 +72,13 @@ impl Table {
 #[async_trait]
 impl StepCache for MemoryCache {
     async fn look_up(&self, key: &CacheKey) -> Result<Option<CachedOutput>, CacheError> {
-        let (table, _, _) = self.lock();
+        let table = self.lock(self.shared.clock.now());
         Ok(table.known.get(key).map(|known| known.output.clone()))
     }
 
     async fn keep(&self, key: &CacheKey, output: &CachedOutput) -> Result<(), CacheError> {
-        let (mut table, now, options) = self.lock();
+        let (now, options) = (self.shared.clock.now(), &self.shared.options);
+        let mut table = self.lock(now);
         if output.output.len() <= options.entry_bytes_max {
             table.insert(key, output.clone(), now.after(options.ttl));
         }

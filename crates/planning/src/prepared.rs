@@ -109,8 +109,7 @@ impl Prepared {
                         (RemoteConductor::id_of(&model), "this process has no limiter".into());
                     return Err(ChooseError::Unusable { name, source });
                 };
-                let calls = (vendors, limiter);
-                let conductor = RemoteConductor::new(calls, *model, Arc::clone(pool), options);
+                let conductor = RemoteConductor::new(vendors, limiter, *model, Arc::clone(pool), options);
                 Ok(Chosen { conductor: Arc::new(conductor), notice })
             }
             Self::Bundle { folder, open, .. } => {

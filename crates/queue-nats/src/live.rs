@@ -40,7 +40,7 @@ use crate::subjects;
 use end::EndWatch;
 use missed_signals::MissedSignals;
 use outlet::outlet;
-use pace::{Channel, JOIN, Pace, Sending};
+use pace::{Channel, JOIN, Pace, RunChannel, Sending};
 use text::TextSoFar;
 use watch::Watch;
 
@@ -186,7 +186,7 @@ impl Shared {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn subject(&self, (run, channel): (RunId, Channel)) -> String {
+    fn subject(&self, RunChannel { run, channel }: RunChannel) -> String {
         format!("{}.{}.{run}", self.options.prefix, channel.name())
     }
 
@@ -197,13 +197,13 @@ impl Shared {
 
     /// Passes on a signal without waiting. False if the client did not take all of it.
     fn hand_over(&self, run: RunId, signal: &Signal) -> Result<bool, NatsError> {
-        self.hand_over_for((run, Channel::Main), signal, None)
+        self.hand_over_for(Channel::Main.of(run), signal, None)
     }
 
     /// Like [`hand_over`](Self::hand_over), with a channel and a reply subject for the first message.
     fn hand_over_for(
         &self,
-        at: (RunId, Channel),
+        at: RunChannel,
         signal: &Signal,
         mut reply: Option<String>,
     ) -> Result<bool, NatsError> {
@@ -220,8 +220,8 @@ impl Shared {
     }
 
     /// Publishes text of workers and conductors if the channel may have watchers.
-    fn publish_text(&self, at: (RunId, Channel), signal: &Signal) -> Result<(), NatsError> {
-        let (run, channel) = at;
+    fn publish_text(&self, at: RunChannel, signal: &Signal) -> Result<(), NatsError> {
+        let RunChannel { run, channel } = at;
         let sending = self.lock_pace().sending(at, Instant::now());
         let reply = match sending {
             Sending::Not => return Ok(()),
@@ -233,22 +233,22 @@ impl Shared {
         Ok(())
     }
 
-    fn publish_frames(&self, at: (RunId, Channel), frames: Vec<Frame>) -> Result<(), NatsError> {
+    fn publish_frames(&self, at: RunChannel, frames: Vec<Frame>) -> Result<(), NatsError> {
         frames.into_iter().try_for_each(|frame| self.publish_text(at, &Signal::Frame(frame)))
     }
 
     /// Publishes the run's waiting text before a signal that must not overtake it.
     fn flush_text(&self, run: RunId) -> Result<(), NatsError> {
         Channel::ALL.into_iter().try_for_each(|channel| {
-            let waiting = self.lock_pace().flush((run, channel), Instant::now());
-            self.publish_frames((run, channel), waiting)
+            let waiting = self.lock_pace().flush(channel.of(run), Instant::now());
+            self.publish_frames(channel.of(run), waiting)
         })
     }
 
     /// Buffers a piece for late watchers, and publishes it if the channel may have watchers.
-    fn publish_piece(&self, at: (RunId, Channel), frame: &Frame) -> Result<(), NatsError> {
+    fn publish_piece(&self, at: RunChannel, frame: &Frame) -> Result<(), NatsError> {
         // The piece is buffered before it is published: a request in between is answered with the buffered text.
-        self.lock_text().hold(at.0, frame);
+        self.lock_text().hold(at.run, frame);
         let mut pace = self.lock_pace();
         let had_waiting = pace.has_waiting();
         let now = pace.add(at, frame, Instant::now());
@@ -266,7 +266,7 @@ impl Shared {
             let watch = names.next().and_then(|watch| watch.parse().ok());
             let channel = names.next().and_then(Channel::named);
             let run = names.next().and_then(|run| run.parse().ok());
-            let at = run.zip(channel);
+            let at = run.zip(channel).map(|(run, channel)| channel.of(run));
             if let (Some(StatusCode::NO_RESPONDERS), Some(at), Some(watch)) = (answer.status, at, watch) {
                 self.lock_pace().unwatched(at, watch);
             }
@@ -281,7 +281,7 @@ impl Shared {
             let waiting = self.lock_pace().take_waiting(Instant::now());
             for (at, frame) in waiting {
                 if let Err(error) = self.publish_frames(at, vec![frame]) {
-                    debug!(run = %at.0, error = &error as &dyn std::error::Error, "text was not published");
+                    debug!(run = %at.run, error = &error as &dyn std::error::Error, "text was not published");
                 }
             }
         }
@@ -330,9 +330,9 @@ impl Shared {
             if let Err(error) = self.flush_text(run) {
                 debug!(%run, error = &error as &dyn std::error::Error, "text was not published");
             }
-            self.lock_pace().watched((run, Channel::Main), Instant::now());
+            self.lock_pace().watched(Channel::Main.of(run), Instant::now());
             if request.payload != ANSWER_ONLY {
-                self.lock_pace().watched((run, Channel::Inner), Instant::now());
+                self.lock_pace().watched(Channel::Inner.of(run), Instant::now());
             }
             let so_far = self.lock_text().of(run);
             for frame in so_far {
@@ -362,7 +362,7 @@ impl Shared {
             }
             let due = self.lock_missed().take_due();
             for run in due {
-                for subject in [self.subject((run, Channel::Main)), self.end_subject(END_NAME, run)] {
+                for subject in [self.subject(Channel::Main.of(run)), self.end_subject(END_NAME, run)] {
                     if self.send(&subject, &Signal::Missed).await.is_err() {
                         // The connection is lost again, so the notification stays due.
                         self.lock_missed().dropped(run);
@@ -395,7 +395,7 @@ impl Shared {
         let seen = *health.borrow();
         let inbox = self.link.client().new_inbox();
         let subject = match only {
-            Some(channel) => self.subject((run, channel)),
+            Some(channel) => self.subject(channel.of(run)),
             // One subscription keeps the order between the channels.
             None => format!("{}.*.{run}", self.options.prefix),
         };
@@ -419,9 +419,9 @@ impl LiveStream for NatsLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
         let shared = &self.shared;
         let was_sent = match &signal {
-            Signal::Frame(frame) => return Ok(shared.publish_piece((run, Channel::Main), frame)?),
+            Signal::Frame(frame) => return Ok(shared.publish_piece(Channel::Main.of(run), frame)?),
             // Only watchers of the whole run show it.
-            Signal::Planning { .. } => return Ok(shared.publish_text((run, Channel::Inner), &signal)?),
+            Signal::Planning { .. } => return Ok(shared.publish_text(Channel::Inner.of(run), &signal)?),
             Signal::Ended { .. } => {
                 shared.flush_text(run)?;
                 // A later subscriber reads the store.
@@ -439,7 +439,7 @@ impl LiveStream for NatsLive {
     }
 
     async fn publish_inner(&self, run: RunId, frame: Frame) -> Result<(), LiveError> {
-        Ok(self.shared.publish_piece((run, Channel::Inner), &frame)?)
+        Ok(self.shared.publish_piece(Channel::Inner.of(run), &frame)?)
     }
 
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
@@ -477,7 +477,7 @@ impl LiveStream for NatsLive {
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let shared = &self.shared;
         let (of_any, own) = (shared.end_subject("*", run), shared.end_subject(END_NAME, run));
-        let opening = EndWatch::open(&shared.link, (of_any, own), self.stop.token().clone());
+        let opening = EndWatch::open(&shared.link, of_any, own, self.stop.token().clone());
         Ok(shared.link.within("subscribe to a run's end", opening).await?.into_signals())
     }
 }

@@ -88,8 +88,7 @@ impl RedisCache {
         if !is_key_prefix(&redis.prefix) {
             return Err(OpenError::Prefix);
         }
-        let link = Link::open(server, (redis.answer_max, redis.away_for), clock)
-            .map_err(|InvalidUrl| OpenError::Url)?;
+        let link = Link::open(server, redis, clock).map_err(|InvalidUrl| OpenError::Url)?;
         let shared = Shared {
             link,
             options,

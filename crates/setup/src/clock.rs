@@ -52,7 +52,7 @@ impl Ids for CellIds {
         // as well.
         let (upper, lower) = self.claim_id().as_uuid().as_u64_pair();
         #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
-        RunId::in_cell(self.0, now, (upper as u16, lower))
+        RunId::in_cell(self.0, now, upper as u16, lower)
     }
 
     fn claim_id(&self) -> ClaimId {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use podium_domain::budget::Period;
 use podium_domain::ids::{RequestId, RunId};
 use podium_domain::run::{Booking, Run, TaskState};
-use podium_ports::store::{Commit, PublishBy, RunSums, StoreError};
+use podium_ports::store::{Commit, PlacedTask, PublishBy, RunSums, StoreError};
 use podium_store_format::{EventsToStore, stored, version_before};
 use uuid::Uuid;
 
@@ -179,10 +179,10 @@ impl<'c> Batch<'c> {
     fn push_tasks(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
         let (run, tenant) = (*commit.after.id().as_uuid(), commit.after.spec().tenant.as_str());
         let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
-        for (task, found, place) in commit.tasks().filter(|(task, ..)| is_changed(*task)) {
+        for PlacedTask { id, task, place } in commit.tasks().filter(|placed| is_changed(placed.id)) {
             let (mut ready_ms, mut told_until_ms) = (None, None);
             let (mut claim, mut process, mut lease_until_ms) = (None, None, None);
-            match &found.state {
+            match &task.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
                     told_until_ms = match place.publish_by {
@@ -198,12 +198,12 @@ impl<'c> Batch<'c> {
                 TaskState::Waiting => continue,
                 TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
                     if !commit.is_first() {
-                        self.gone.push(GoneRow { run, task: task.to_string() });
+                        self.gone.push(GoneRow { run, task: id.to_string() });
                     }
                     continue;
                 }
             }
-            let (task, state, lane) = (task.to_string(), found.state.as_str(), place.lane.to_string());
+            let (task, state, lane) = (id.to_string(), task.state.as_str(), place.lane.to_string());
             self.tasks.push(TaskRow {
                 run,
                 task,

@@ -6,7 +6,7 @@ use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Due, ReadyTask, StoreError, Turn};
+use podium_ports::store::{Again, AgainParts, Due, ReadyTask, StoreError, Turn};
 use podium_store_format::{stored, task};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -130,8 +130,8 @@ impl Call for TellReady<'_> {
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
         let Self { now, again, limit, except } = self;
-        let (at, from, most) = again.parts_ms();
-        let (at, from, most) = (stored(at), stored(from), stored(most));
+        let AgainParts { at_ms, from_ms, most_ms } = again.parts();
+        let (at, from, most) = (stored(at_ms), stored(from_ms), stored(most_ms));
         sqlx::query_file_as!(ReadyRow, "queries/tell_ready.sql", now, at, limit, except, from, most)
             .fetch_all(connection)
             .await

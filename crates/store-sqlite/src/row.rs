@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podium_domain::ids::{ClaimId, RunId};
 use podium_domain::run::{Run, SequencedEvent, TaskState};
-use podium_ports::store::{Commit, PublishBy, StoreError};
+use podium_ports::store::{Commit, PlacedTask, PublishBy, StoreError};
 use podium_store_format::{EventToStore, StoredEvent, stored, version_before};
 use serde::Serialize;
 use sqlx::Row;
@@ -85,10 +85,10 @@ impl<'c> TaskRow<'c> {
     /// The rows of all tasks of a commit's run.
     pub(crate) fn all(commit: &'c Commit, dispatch_grace: Duration) -> impl Iterator<Item = Self> {
         let (run, tenant) = (hex(commit.after.id().as_uuid()), commit.after.spec().tenant.as_str());
-        commit.tasks().map(move |(task, found, place)| {
+        commit.tasks().map(move |PlacedTask { id, task, place }| {
             let (mut ready_ms, mut told_until_ms) = (None, None);
             let (mut claim, mut process, mut lease_until_ms) = (None, None, None);
-            match &found.state {
+            match &task.state {
                 TaskState::Ready { not_before } => {
                     ready_ms = Some(stored(not_before.unix_ms()));
                     told_until_ms = match place.publish_by {
@@ -103,7 +103,7 @@ impl<'c> TaskRow<'c> {
                 }
                 _ => {}
             }
-            let (run, task, state) = (run.clone(), task.to_string(), found.state.as_str());
+            let (run, task, state) = (run.clone(), id.to_string(), task.state.as_str());
             let lane = place.lane.to_string();
             Self { run, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms }
         })

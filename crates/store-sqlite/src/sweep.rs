@@ -4,7 +4,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, ClaimRef, Due, ReadyTask, StoreError};
+use podium_ports::store::{Again, AgainParts, ClaimRef, Due, ReadyTask, StoreError};
 use podium_store_format::{stored, task};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -94,12 +94,12 @@ pub(crate) async fn due(
     limit: u32,
     except: &[RunId],
 ) -> Result<Due, StoreError> {
-    let (at, from, most) = Again::new(now, again_at).parts_ms();
+    let AgainParts { at_ms, from_ms, most_ms } = Again::new(now, again_at).parts();
     let now = stored(now.unix_ms());
     let except: Vec<_> = except.iter().map(|run| hex(run.as_uuid())).collect();
     let except = serde_json::to_string(&except).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
-    let ready = sqlx::query(TELL_READY).bind(now).bind(stored(at)).bind(limit).bind(&except);
-    let ready = ready.bind(stored(from)).bind(stored(most));
+    let ready = sqlx::query(TELL_READY).bind(now).bind(stored(at_ms)).bind(limit).bind(&except);
+    let ready = ready.bind(stored(from_ms)).bind(stored(most_ms));
     let ready = ready.fetch_all(&store.writer).await.map_err(unavailable)?;
     let backlogs = sqlx::query(FIND_BACKLOGS).fetch_all(&store.readers).await.map_err(unavailable)?;
     let expired = sqlx::query(FIND_EXPIRED).bind(now).bind(limit).bind(&except);

@@ -7,7 +7,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Commit, PublishBy, ReadyTask};
+use podium_ports::store::{Again, Commit, PlacedTask, PublishBy, ReadyTask};
 
 /// The ready and running tasks of all runs.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +35,9 @@ impl TaskRows {
     /// Updates the rows after a commit. A task that was already ready keeps its row.
     pub fn written(&mut self, commit: &Commit, dispatch_grace: Duration) {
         let (run, tenant) = (commit.after.id(), &commit.after.spec().tenant);
-        for (task, found, place) in commit.tasks() {
-            let (key, attempts) = ((run, task), found.attempt_number());
-            let state = match (&found.state, place.publish_by) {
+        for PlacedTask { id, task, place } in commit.tasks() {
+            let (key, attempts) = ((run, id), task.attempt_number());
+            let state = match (&task.state, place.publish_by) {
                 (TaskState::Ready { not_before }, PublishBy::Writer) => {
                     RowState::Told { since: *not_before, until: not_before.after(dispatch_grace) }
                 }

@@ -71,11 +71,12 @@ impl Offered {
 pub(crate) fn events(
     vendor_request_id: Option<String>,
     body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-    reader: (Box<dyn Decoder>, Offered),
+    decoder: Box<dyn Decoder>,
+    offered: Offered,
     errors: ErrorBuilder,
     clock: CallClock,
 ) -> impl Stream<Item = Item> + Send {
-    let mut reader = AnswerReader::new(reader.0, reader.1, errors);
+    let mut reader = AnswerReader::new(decoder, offered, errors);
     reader.answer.items.push_back(Ok(ChatEvent::Started { vendor_request_id }));
     let call = Call { body: body.boxed(), reader, clock };
     stream::unfold(Some(call), |call| async {
@@ -538,8 +539,8 @@ mod tests {
         let errors = ErrorBuilder::new(vendor, []);
         let worker = podium_testkit::a_worker("openai-chat", "");
         let decoder = crate::format::of(worker.api).decoder(&worker, &ChatRequest::new(Vec::new(), 1));
-        let reader = (decoder, Offered::NoTools);
-        let answer = events(None, sent.chain(stream::pending()), reader, errors, clock);
+        let body = sent.chain(stream::pending());
+        let answer = events(None, body, decoder, Offered::NoTools, errors, clock);
         let items: Vec<_> = answer.collect().await;
         let finished = ChatEvent::Finished { reason: FinishReason::Stop, usage: None };
         assert_eq!(items.last().unwrap().as_ref().unwrap(), &finished);

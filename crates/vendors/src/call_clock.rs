@@ -34,18 +34,18 @@ impl CallClock {
 
     /// Waits for the first byte of an answer, at most `first_byte_max` after the call began.
     pub(crate) async fn first<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
-        self.until(self.sent + self.first_byte_max, (Wait::FirstByte, self.first_byte_max), future).await
+        self.until(self.sent + self.first_byte_max, Wait::FirstByte, self.first_byte_max, future).await
     }
 
     /// Waits for more of an answer that has sent events but no text yet.
     pub(crate) async fn before_text<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
         let until = Instant::now() + self.first_byte_max;
-        self.until(until, (Wait::FirstByte, self.first_byte_max), future).await
+        self.until(until, Wait::FirstByte, self.first_byte_max, future).await
     }
 
     /// Waits for more of an answer whose text has begun, at most `idle_max`.
     pub(crate) async fn idle<F: Future>(&self, future: F) -> Result<F::Output, VendorError> {
-        self.until(Instant::now() + self.idle_max, (Wait::Idle, self.idle_max), future).await
+        self.until(Instant::now() + self.idle_max, Wait::Idle, self.idle_max, future).await
     }
 
     /// Waits at most `max` for something optional. `None` if it does not come in time.
@@ -62,7 +62,8 @@ impl CallClock {
     async fn until<F: Future>(
         &self,
         until: Instant,
-        (wait, limit): (Wait, Duration),
+        wait: Wait,
+        limit: Duration,
         future: F,
     ) -> Result<F::Output, VendorError> {
         let end = self.sent + self.call_max;

@@ -68,7 +68,8 @@ impl Endpoint {
         pool: &Pool,
         vendor: &Vendor,
         base: Url,
-        (route, roots): (Route, Option<Roots>),
+        route: Route,
+        roots: Option<Roots>,
         source: &dyn KeySource,
     ) -> Self {
         let workers = pool.workers().iter().filter(|worker| worker.vendor == vendor.id);
@@ -152,8 +153,9 @@ impl Endpoint {
         let id = request_id(response.headers());
         // With several keys, the quota of one key says nothing about the others.
         let limits = if keys.len() > 1 { Quota::default() } else { quota(response.headers()) };
-        let reader = (format::of(worker.api).decoder(worker, request), Offered::by(request));
-        let events = answer::events(id, response.bytes_stream(), reader, errors, clock);
+        let decoder = format::of(worker.api).decoder(worker, request);
+        let body = response.bytes_stream();
+        let events = answer::events(id, body, decoder, Offered::by(request), errors, clock);
         if limits == Quota::default() {
             return Ok(events.boxed());
         }

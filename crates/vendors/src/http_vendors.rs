@@ -114,7 +114,7 @@ impl HttpVendors {
                 let connect_ms_max = worker.limits.waits.connect_ms_max;
                 clients.get(route, roots.as_ref(), connect_ms_max).map_err(BuildError::Client)?;
             }
-            Ok((vendor.id.clone(), Endpoint::new(pool, vendor, base, (route, roots), keys)))
+            Ok((vendor.id.clone(), Endpoint::new(pool, vendor, base, route, roots, keys)))
         };
         let endpoints = pool.vendors().iter().map(endpoint).collect::<Result<_, BuildError>>()?;
         Ok(Self { endpoints, clients })

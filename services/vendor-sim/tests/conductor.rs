@@ -68,7 +68,8 @@ fn conductor(models: &Pool, format: &str) -> RemoteConductor {
     let vendors: Arc<dyn Vendors> = Arc::new(HttpVendors::new(models, &no_keys).unwrap());
     let model = models.workers().iter().find(|worker| worker.id.as_str() == format).unwrap();
     RemoteConductor::new(
-        (vendors, Arc::new(OpenLimiter::default())),
+        vendors,
+        Arc::new(OpenLimiter::default()),
         model.clone(),
         demo(),
         RemoteOptions::default(),

@@ -18,6 +18,7 @@ use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
 use crate::budgets::{BudgetState, Sum};
+use crate::simulation::Progress;
 use crate::vendor::IN_THE_MIDDLE;
 
 /// A property that must hold.
@@ -148,9 +149,9 @@ impl Checker {
         self.runs.values().map(|known| &known.run)
     }
 
-    /// The numbers of writes that took effect, calls and plans.
-    pub(crate) fn progress(&self) -> (u64, usize, u64) {
-        (self.writes, self.calls.len(), self.plans)
+    /// How much has happened so far.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { writes: self.writes, calls: self.calls.len(), plans: self.plans }
     }
 
     /// A run was created, or exists and is what the creator intended.

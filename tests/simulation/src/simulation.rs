@@ -81,13 +81,21 @@ pub fn simulate(seed: u64, settings: Settings) -> anyhow::Result<Report> {
     simulation.report()
 }
 
+/// How much has happened in a simulation: it is at rest while this stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) writes: u64,
+    pub(crate) calls: usize,
+    pub(crate) plans: u64,
+}
+
 struct Simulation {
     seed: u64,
     world: World,
     nodes: Vec<Node>,
     heals_at: u64,
     /// The time since when the world is at rest, and its progress by then.
-    rests: Option<(u64, (u64, usize, u64))>,
+    rests: Option<(u64, Progress)>,
 }
 
 impl Simulation {

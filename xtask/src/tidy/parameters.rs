@@ -1,59 +1,43 @@
-//! Refuses tuple patterns as parameters of functions: the values need a named type, or separate parameters.
+//! Refuses tuples as parameters of functions: the values need a named type, or separate parameters.
 
 use super::Finding;
 use crate::tree::Tree;
 
 const RULE: &str = "tuple-parameter";
 
-/// Packages that still have such functions. Only remove entries: a listed package without any gets a note.
-const NOT_CLEAN: &[&str] = &[
-    "crates/conductor/",
-    "crates/demo-workers/",
-    "crates/redis/",
-    "crates/llama/",
-    "crates/queue-nats/",
-    "crates/vendors/",
-    "services/vendor-sim/",
-];
-
-/// Checks the functions of all source folders. Closures may take tuples.
+/// Checks all functions, those of tests too. Closures may take tuples.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut clean = NOT_CLEAN.to_vec();
-    for (path, text) in tree.texts_with(&["rs"]).filter(|(path, _)| path.contains("/src/")) {
-        let found = tuple_functions(text);
-        match NOT_CLEAN.iter().find(|package| path.starts_with(**package)) {
-            Some(package) if !found.is_empty() => clean.retain(|other| other != package),
-            Some(_) => {}
-            None => findings.extend(found.into_iter().map(|(name, line)| {
-                let message =
-                    format!("`{name}` takes a tuple pattern: use a named type, or separate parameters");
-                Finding::broken(RULE, path, message).at_line(line)
-            })),
-        }
+    for (path, text) in tree.texts_with(&["rs"]) {
+        findings.extend(tuple_functions(text).into_iter().map(|(name, line)| {
+            let message = format!("`{name}` takes a tuple: use a named type, or separate parameters");
+            Finding::broken(RULE, path, message).at_line(line)
+        }));
     }
-    let is_here = |package: &&str| tree.paths().any(|path| path.starts_with(*package));
-    findings.extend(clean.into_iter().filter(is_here).map(|package| {
-        Finding::note(
-            RULE,
-            package,
-            "it is clean: remove it from `NOT_CLEAN` in xtask/src/tidy/parameters.rs",
-        )
-    }));
     findings
 }
 
-/// The functions with a tuple pattern among their parameters, and their lines.
+/// The functions with a tuple among their parameters, and their lines.
 fn tuple_functions(text: &str) -> Vec<(&str, usize)> {
     let declared = text.match_indices("fn ").filter_map(|(at, word)| {
         let is_word = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let rest = &text[at + word.len()..];
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').filter(|end| is_word && *end > 0)?;
         let (name, rest) = rest.split_at(end);
-        let is_tuple = parameters(rest).iter().any(|parameter| parameter.trim_start().starts_with('('));
-        is_tuple.then(|| (name, text[..at].matches('\n').count() + 1))
+        parameters(rest)
+            .iter()
+            .any(|parameter| is_tuple(parameter))
+            .then(|| (name, text[..at].matches('\n').count() + 1))
     });
     declared.collect()
+}
+
+/// Whether a parameter has a tuple as its pattern or its type. The unit type does not count, nor does a type in brackets.
+fn is_tuple(parameter: &str) -> bool {
+    let (pattern, kind) = parameter.split_once(':').unwrap_or((parameter, ""));
+    let kind = kind.trim_start().trim_start_matches('&').trim_start();
+    let kind = kind.strip_prefix("mut ").unwrap_or(kind);
+    pattern.trim_start().starts_with('(') || parameters(kind).len() > 1
 }
 
 /// The parameters in a text that begins after the name of a function.
@@ -105,31 +89,25 @@ fn after_generics(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// A constant, so that this file follows the rule.
+    /// Constants, so that this file follows the rule.
     const PATTERN: &str = "(x, y): (u8, u8)";
+    const TYPE: &str = "pair: &mut (u8, u8)";
 
     #[test]
-    fn a_tuple_pattern_is_found_in_any_position() {
+    fn a_tuple_is_found_in_any_position_as_pattern_or_type() {
         let text = format!(
             "fn a({PATTERN}) {{}}\nfn b<F: Fn(u8) -> u8>(\n    f: F,\n    {PATTERN},\n) {{}}\n\
-             fn c(pair: (u8, u8), f: impl Fn((u8, u8)) -> Vec<u8>, Point {{ x, y }}: Point) {{}}\n\
-             const D: fn((u8, u8)) = e;\nlet f = |{PATTERN}| x;\n"
+             fn c(f: impl Fn((u8, u8)) -> Vec<(u8, u8)>, Point {{ x, y }}: Point, e: &(dyn E + 'a), u: ()) {{}}\n\
+             fn d({TYPE}) {{}}\nconst E: fn((u8, u8)) = f;\nlet g = |{PATTERN}| x;\n"
         );
-        assert_eq!(tuple_functions(&text), [("a", 1), ("b", 2)]);
+        assert_eq!(tuple_functions(&text), [("a", 1), ("b", 2), ("d", 7)]);
     }
 
     #[test]
-    fn a_listed_package_is_not_checked_and_gets_a_note_if_clean() {
-        let bad = &*format!("//! A file.\nfn a({PATTERN}) {{}}\n");
-        let listed = |at: usize| format!("{}src/a.rs", NOT_CLEAN[at]);
-        let (first, second) = (listed(0), listed(1));
-        let tree = Tree::of([
-            ("crates/other/src/a.rs", bad),
-            ("crates/other/tests/a.rs", bad),
-            (first.as_str(), bad),
-            (second.as_str(), "//! A file.\n"),
-        ]);
+    fn functions_of_tests_are_checked() {
+        let bad = format!("//! A file.\nfn a({PATTERN}) {{}}\n");
+        let tree = Tree::of([("crates/one/src/a.rs", "//! A file.\n"), ("crates/one/tests/a.rs", &bad)]);
         let found: Vec<_> = check(&tree).iter().map(|found| (found.path.clone(), found.line)).collect();
-        assert_eq!(found, [("crates/other/src/a.rs".to_owned(), 2), (NOT_CLEAN[1].to_owned(), 0)]);
+        assert_eq!(found, [("crates/one/tests/a.rs".to_owned(), 2)]);
     }
 }

@@ -104,7 +104,8 @@ impl RemoteConductor {
     /// Creates a conductor that asks `model` for plans over `pool`. `vendors` must know the model's vendor; `limiter`
     /// permits each call. The model need not be in the pool.
     pub fn new(
-        (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
+        vendors: Arc<dyn Vendors>,
+        limiter: Arc<dyn Limiter>,
         model: Worker,
         pool: Arc<Pool>,
         options: RemoteOptions,
@@ -118,14 +119,15 @@ impl RemoteConductor {
             assistant_prefix: String::new(),
             subtasks: SubtaskWords::Free,
         };
-        Self::with_prompt((vendors, limiter), model, pool, template, options)
+        Self::with_prompt(vendors, limiter, model, pool, template, options)
     }
 
     /// Like [`Self::new`], with a different prompt, as a trained checkpoint needs.
     ///
     /// Turns are sent as chat messages: the server applies its own chat format, so the template's is not used.
     pub fn with_prompt(
-        (vendors, limiter): (Arc<dyn Vendors>, Arc<dyn Limiter>),
+        vendors: Arc<dyn Vendors>,
+        limiter: Arc<dyn Limiter>,
         model: Worker,
         pool: Arc<Pool>,
         template: PromptTemplate,
@@ -153,7 +155,7 @@ impl RemoteConductor {
                 // A plan that broke off inside a list must not absorb the beginning of the next one.
                 (asking.text)("\n");
             }
-            let problem = match self.ask(asking, &turns, (try_number, &mut retries)).await {
+            let problem = match self.ask(asking, &turns, try_number, &mut retries).await {
                 Ok(written) => match self.read(&written, request) {
                     Ok(result) => {
                         let (usage, cost) = account.sums();
@@ -219,7 +221,8 @@ impl RemoteConductor {
         &self,
         asking: &Asking<'_>,
         turns: &[Message],
-        (try_number, retries): (u32, &mut u32),
+        try_number: u32,
+        retries: &mut u32,
     ) -> Result<Written, Unwritten> {
         loop {
             let optional = self.optional.now();

@@ -104,11 +104,11 @@ impl<'t> View<'t> {
 
 fn fillings(slot: Slot, tokens: &[Token], at: usize) -> Vec<(usize, Filling)> {
     match slot {
-        Slot::Unit => units::unit_at(tokens, at).map(literal).into_iter().collect(),
-        Slot::Subject => facts::subjects_at(tokens, at).into_iter().map(literal).collect(),
-        Slot::Period => units::period_at(tokens, at).map(literal).into_iter().collect(),
-        Slot::Ordinal => lists::ordinal_at(tokens, at).map(literal).into_iter().collect(),
-        Slot::Expression => arithmetic::expression_at(tokens, at).map(literal).into_iter().collect(),
+        Slot::Unit => literals(units::unit_at(tokens, at)),
+        Slot::Subject => literals(facts::subjects_at(tokens, at)),
+        Slot::Period => literals(units::period_at(tokens, at)),
+        Slot::Ordinal => literals(lists::ordinal_at(tokens, at)),
+        Slot::Expression => literals(arithmetic::expression_at(tokens, at)),
         Slot::Pair => pair_at(tokens, at)
             .map(|(end, reference)| (end, Filling::Refers(reference)))
             .into_iter()
@@ -119,8 +119,8 @@ fn fillings(slot: Slot, tokens: &[Token], at: usize) -> Vec<(usize, Filling)> {
     }
 }
 
-fn literal((end, text): (usize, String)) -> (usize, Filling) {
-    (end, Filling::Literal(text))
+fn literals(found: impl IntoIterator<Item = (usize, String)>) -> Vec<(usize, Filling)> {
+    found.into_iter().map(|(end, text)| (end, Filling::Literal(text))).collect()
 }
 
 fn operand_fillings(slot: Slot, tokens: &[Token], at: usize) -> Vec<(usize, Filling)> {
@@ -130,11 +130,9 @@ fn operand_fillings(slot: Slot, tokens: &[Token], at: usize) -> Vec<(usize, Fill
         let noun = start.checked_sub(1).filter(|_| start > at).and_then(|index| tokens.get(index));
         if slot == Slot::Text {
             let known = if references.is_empty() { KnownWords::AtTheEnd } else { KnownWords::Never };
-            found.extend(bare_words_at(tokens, start, noun, known).into_iter().map(literal));
+            found.extend(literals(bare_words_at(tokens, start, noun, known)));
         }
-        if let Some(filling) = literal_at(slot, tokens, start, noun) {
-            found.push(literal(filling));
-        }
+        found.extend(literals(literal_at(slot, tokens, start, noun)));
         if let Some(Kind::Result(index)) = tokens.get(start).map(|token| &token.kind) {
             found.push((start + 1, Filling::Result(*index)));
         }

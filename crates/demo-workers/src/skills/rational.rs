@@ -80,11 +80,6 @@ impl Rational {
         (self.denominator == 1).then_some(self.numerator)
     }
 
-    /// Whether the value is below zero.
-    pub fn is_negative(self) -> bool {
-        self.numerator < 0
-    }
-
     /// `self + other`
     pub fn plus(self, other: Self) -> Result<Self, NumberError> {
         let left = self.numerator.checked_mul(other.denominator);
@@ -136,6 +131,16 @@ impl Rational {
         (0..exponent).try_fold(Self::whole(1), |product, _| product.times(self))
     }
 
+    /// The value minus the next lower whole number.
+    fn fractional_part(self) -> Self {
+        Self { numerator: self.numerator.rem_euclid(self.denominator), ..self }
+    }
+
+    /// `1 / self`, for a positive value.
+    const fn reciprocal(self) -> Self {
+        Self { numerator: self.denominator, denominator: self.numerator }
+    }
+
     /// The value as an integer and its decimal places, if it has at most `places_max`.
     fn scaled_exactly(self, places_max: u32) -> Option<(i128, usize)> {
         (0..=places_max).find_map(|places| {
@@ -162,11 +167,9 @@ impl Ord for Rational {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let whole = self.numerator.div_euclid(self.denominator);
         let other_whole = other.numerator.div_euclid(other.denominator);
-        whole.cmp(&other_whole).then_with(|| {
-            let rest = (self.numerator.rem_euclid(self.denominator), self.denominator);
-            let other_rest = (other.numerator.rem_euclid(other.denominator), other.denominator);
-            compare_proper_fractions(rest, other_rest)
-        })
+        whole
+            .cmp(&other_whole)
+            .then_with(|| compare_proper_fractions(self.fractional_part(), other.fractional_part()))
     }
 }
 
@@ -216,15 +219,15 @@ fn greatest_common_divisor(left: u128, right: u128) -> u128 {
 }
 
 /// Compares fractions in `[0, 1)` by continued fractions, which need no products.
-fn compare_proper_fractions(left: (i128, i128), right: (i128, i128)) -> std::cmp::Ordering {
+fn compare_proper_fractions(left: Rational, right: Rational) -> std::cmp::Ordering {
     let (mut left, mut right) = (left, right);
     let mut reversed = false;
     loop {
-        let ordering = match (left.0, right.0) {
+        let ordering = match (left.numerator, right.numerator) {
             (0, 0) => return std::cmp::Ordering::Equal,
             (0, _) => Some(std::cmp::Ordering::Less),
             (_, 0) => Some(std::cmp::Ordering::Greater),
-            _ => match (left.1 / left.0).cmp(&(right.1 / right.0)) {
+            _ => match (left.denominator / left.numerator).cmp(&(right.denominator / right.numerator)) {
                 std::cmp::Ordering::Equal => None,
                 // A larger reciprocal is a smaller fraction.
                 unequal => Some(unequal.reverse()),
@@ -233,7 +236,7 @@ fn compare_proper_fractions(left: (i128, i128), right: (i128, i128)) -> std::cmp
         if let Some(ordering) = ordering {
             return if reversed { ordering.reverse() } else { ordering };
         }
-        (left, right) = ((left.1 % left.0, left.0), (right.1 % right.0, right.0));
+        (left, right) = (left.reciprocal().fractional_part(), right.reciprocal().fractional_part());
         reversed = !reversed;
     }
 }

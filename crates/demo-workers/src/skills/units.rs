@@ -1,6 +1,7 @@
 //! Exact conversion between units of the same kind.
 
-use super::{Refusal, Wordings, rational::Rational};
+use super::rational::{NumberError, Rational};
+use super::{Refusal, Wordings};
 use crate::language::{
     reader::{Binding, Operands},
     token::{Kind, Token},
@@ -54,53 +55,63 @@ struct Unit {
     name: &'static str,
     others: &'static [&'static str],
     kind: Kinds,
-    size: (i128, i128),
+    numerator: i128,
+    denominator: i128,
 }
 
 const UNITS: &[Unit] = &[
-    unit("weeks", &["week"], Kinds::Time, (604_800, 1)),
-    unit("days", &["day"], Kinds::Time, (86_400, 1)),
-    unit("hours", &["hour", "h", "hr", "hrs"], Kinds::Time, (3_600, 1)),
-    unit("minutes", &["minute", "min", "mins"], Kinds::Time, (60, 1)),
-    unit("seconds", &["second", "sec", "secs", "s"], Kinds::Time, (1, 1)),
+    unit("weeks", &["week"], Kinds::Time, 604_800, 1),
+    unit("days", &["day"], Kinds::Time, 86_400, 1),
+    unit("hours", &["hour", "h", "hr", "hrs"], Kinds::Time, 3_600, 1),
+    unit("minutes", &["minute", "min", "mins"], Kinds::Time, 60, 1),
+    unit("seconds", &["second", "sec", "secs", "s"], Kinds::Time, 1, 1),
     // Lengths in tenths of a millimetre: an inch has 254.
-    unit(
-        "kilometres",
-        &["kilometre", "kilometers", "kilometer", "km", "kms"],
-        Kinds::Length,
-        (10_000_000, 1),
-    ),
-    unit("metres", &["metre", "meters", "meter", "m"], Kinds::Length, (10_000, 1)),
-    unit("centimetres", &["centimetre", "centimeters", "centimeter", "cm"], Kinds::Length, (100, 1)),
-    unit("millimetres", &["millimetre", "millimeters", "millimeter", "mm"], Kinds::Length, (10, 1)),
-    unit("miles", &["mile", "mi"], Kinds::Length, (16_093_440, 1)),
-    unit("yards", &["yard", "yd"], Kinds::Length, (9_144, 1)),
-    unit("feet", &["foot", "ft"], Kinds::Length, (3_048, 1)),
-    unit("inches", &["inch"], Kinds::Length, (254, 1)),
-    unit("kilograms", &["kilogram", "kilogrammes", "kilos", "kilo", "kg", "kgs"], Kinds::Mass, (1_000, 1)),
-    unit("grams", &["gram", "grammes", "g"], Kinds::Mass, (1, 1)),
-    unit("pounds", &["pound", "lb", "lbs"], Kinds::Mass, (45_359_237, 100_000)),
-    unit("ounces", &["ounce", "oz"], Kinds::Mass, (45_359_237, 1_600_000)),
-    unit("litres", &["litre", "liters", "liter", "l"], Kinds::Volume, (1_000, 1)),
-    unit("millilitres", &["millilitre", "milliliters", "milliliter", "ml"], Kinds::Volume, (1, 1)),
-    unit("dozens", &["dozen"], Kinds::Count, (12, 1)),
-    unit("units", &["unit", "pieces", "single units", "ones"], Kinds::Count, (1, 1)),
+    unit("kilometres", &["kilometre", "kilometers", "kilometer", "km", "kms"], Kinds::Length, 10_000_000, 1),
+    unit("metres", &["metre", "meters", "meter", "m"], Kinds::Length, 10_000, 1),
+    unit("centimetres", &["centimetre", "centimeters", "centimeter", "cm"], Kinds::Length, 100, 1),
+    unit("millimetres", &["millimetre", "millimeters", "millimeter", "mm"], Kinds::Length, 10, 1),
+    unit("miles", &["mile", "mi"], Kinds::Length, 16_093_440, 1),
+    unit("yards", &["yard", "yd"], Kinds::Length, 9_144, 1),
+    unit("feet", &["foot", "ft"], Kinds::Length, 3_048, 1),
+    unit("inches", &["inch"], Kinds::Length, 254, 1),
+    unit("kilograms", &["kilogram", "kilogrammes", "kilos", "kilo", "kg", "kgs"], Kinds::Mass, 1_000, 1),
+    unit("grams", &["gram", "grammes", "g"], Kinds::Mass, 1, 1),
+    unit("pounds", &["pound", "lb", "lbs"], Kinds::Mass, 45_359_237, 100_000),
+    unit("ounces", &["ounce", "oz"], Kinds::Mass, 45_359_237, 1_600_000),
+    unit("litres", &["litre", "liters", "liter", "l"], Kinds::Volume, 1_000, 1),
+    unit("millilitres", &["millilitre", "milliliters", "milliliter", "ml"], Kinds::Volume, 1, 1),
+    unit("dozens", &["dozen"], Kinds::Count, 12, 1),
+    unit("units", &["unit", "pieces", "single units", "ones"], Kinds::Count, 1, 1),
     unit(
         "degrees Celsius",
         &["degree celsius", "celsius", "degrees c", "centigrade", "degrees centigrade", "c"],
         Kinds::Celsius,
-        (1, 1),
+        1,
+        1,
     ),
     unit(
         "degrees Fahrenheit",
         &["degree fahrenheit", "fahrenheit", "degrees f", "f"],
         Kinds::Fahrenheit,
-        (1, 1),
+        1,
+        1,
     ),
 ];
 
-const fn unit(name: &'static str, others: &'static [&'static str], kind: Kinds, size: (i128, i128)) -> Unit {
-    Unit { name, others, kind, size }
+const fn unit(
+    name: &'static str,
+    others: &'static [&'static str],
+    kind: Kinds,
+    numerator: i128,
+    denominator: i128,
+) -> Unit {
+    Unit { name, others, kind, numerator, denominator }
+}
+
+impl Unit {
+    fn size(&self) -> Result<Rational, NumberError> {
+        Rational::new(self.numerator, self.denominator)
+    }
 }
 
 /// The unit that begins at `tokens[at]`: the index after it and its name.
@@ -139,8 +150,7 @@ fn convert(operands: &Operands) -> Result<String, Refusal> {
             value.minus(Rational::whole(32))?.times(Rational::new(5, 9)?)?
         }
         (kind, other) if kind == other => {
-            let factor =
-                Rational::new(from.size.0, from.size.1)?.divided_by(Rational::new(to.size.0, to.size.1)?)?;
+            let factor = from.size()?.divided_by(to.size()?)?;
             value.times(factor)?
         }
         _ => return Err(differ()),

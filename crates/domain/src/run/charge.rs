@@ -96,7 +96,7 @@ impl Decision {
     /// Bounds the booked cost of each attempt, so that one absurd number in a vendor's answer does not use up a budget.
     pub(super) fn bounded(mut self, run: &Run) -> Self {
         for event in &mut self.events {
-            if let Some((task, claim, cost)) = event.attempt_cost_mut() {
+            if let Some(AttemptCost { task, claim, cost }) = event.attempt_cost_mut() {
                 let attempt = run.task(task).and_then(|task| task.attempt(claim));
                 let worst = attempt.map_or(Cost::ZERO, |attempt| attempt.reserved);
                 *cost = (*cost).min(worst.times(WORST_CASES_MAX).max(BELIEVED));
@@ -106,19 +106,29 @@ impl Decision {
     }
 }
 
+/// The cost that an event reports for an attempt.
+struct AttemptCost<'a> {
+    task: TaskRef,
+    claim: ClaimId,
+    cost: &'a mut Cost,
+}
+
 impl RunEvent {
-    /// The attempt whose cost the event reports, with that cost.
-    fn attempt_cost_mut(&mut self) -> Option<(TaskRef, ClaimId, &mut Cost)> {
+    /// The cost that the event reports, if it ends an attempt.
+    fn attempt_cost_mut(&mut self) -> Option<AttemptCost<'_>> {
         match self {
             Self::PlanReady { round, claim, cost, .. } | Self::AnswerKept { round, claim, cost, .. } => {
-                Some((TaskRef::Plan { round: *round }, *claim, cost))
+                Some(AttemptCost { task: TaskRef::Plan { round: *round }, claim: *claim, cost })
             }
             Self::StepDone { round, step, claim, cost, .. } => {
-                Some((TaskRef::Step { round: *round, step: *step }, *claim, cost))
+                let task = TaskRef::Step { round: *round, step: *step };
+                Some(AttemptCost { task, claim: *claim, cost })
             }
             Self::AttemptFailed { task, claim, cost, .. }
             | Self::ResultUnused { task, claim, cost, .. }
-            | Self::TaskFailed { task, claim: Some(claim), cost, .. } => Some((*task, *claim, cost)),
+            | Self::TaskFailed { task, claim: Some(claim), cost, .. } => {
+                Some(AttemptCost { task: *task, claim: *claim, cost })
+            }
             _ => None,
         }
     }

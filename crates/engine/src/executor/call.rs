@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::step_call::StepCall;
-use super::written::Written;
+use super::written::{Written, WrittenParts};
 use crate::claims::claim::Claimed;
 use crate::context::Context;
 use crate::live_text::Piece;
@@ -260,7 +260,7 @@ impl ClaimedCall<'_> {
             return Ended::Failed { message, cure, spent };
         }
         let written = std::mem::replace(&mut progress.written, Written::of_call(None));
-        let (output, calls, reasoning) = written.into_parts();
+        let WrittenParts { text: output, calls, reasoning } = written.into_parts();
         let first_token_ms = progress.first_token_ms();
         Ended::Finished(StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved: None })
     }

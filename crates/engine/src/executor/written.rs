@@ -27,6 +27,13 @@ pub(super) struct Written {
     live_bytes: u64,
 }
 
+/// The output of a worker, as the run records it.
+pub(super) struct WrittenParts {
+    pub(super) text: String,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) reasoning: Vec<Reasoning>,
+}
+
 impl Written {
     /// The output of a call that offers `tools`.
     ///
@@ -122,10 +129,11 @@ impl Written {
         self.text.trim().is_empty() && self.calls.is_empty()
     }
 
-    /// The text, the calls, and the reasoning that belongs to them.
-    pub(super) fn into_parts(self) -> (String, Vec<ToolCall>, Vec<Reasoning>) {
+    /// The text and the calls. The reasoning is kept only if the calls may need it.
+    pub(super) fn into_parts(self) -> WrittenParts {
         let needs_reasoning = !self.calls.is_empty() && self.reasoning_bytes <= REASONING_BYTES_MAX;
-        (self.text, self.calls, if needs_reasoning { self.reasoning } else { Vec::new() })
+        let reasoning = if needs_reasoning { self.reasoning } else { Vec::new() };
+        WrittenParts { text: self.text, calls: self.calls, reasoning }
     }
 }
 
@@ -152,7 +160,7 @@ mod tests {
         assert!(written.takes_call(0) && !written.takes_call(1));
         written.add_call(ToolCall::new("a", "look", "{}"));
         written.add_call(ToolCall::new("b", "look", "{}"));
-        assert_eq!(written.into_parts().1, [ToolCall::new("a", "look", "{}")]);
+        assert_eq!(written.into_parts().calls, [ToolCall::new("a", "look", "{}")]);
         let mut written = Written::of_call(None);
         written.add_call(ToolCall::new("a", "look", "{}"));
         assert!(written.is_blank());
@@ -166,7 +174,7 @@ mod tests {
             written.seal(seal(bytes));
             written.seal(seal(1));
             (0..calls).for_each(|_| written.add_call(ToolCall::new("a", "look", "{}")));
-            written.into_parts().2.into_iter().map(|reasoning| reasoning.text).collect::<Vec<_>>()
+            written.into_parts().reasoning.into_iter().map(|reasoning| reasoning.text).collect::<Vec<_>>()
         };
         assert_eq!(kept(1, 10), ["hm", ""]);
         assert_eq!(kept(0, 10), [""; 0]);

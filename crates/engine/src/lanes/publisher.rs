@@ -94,7 +94,7 @@ impl Publisher {
         let (run, lane) = (commit.after.id(), lane.clone());
         // The lane became contended after the commit was built.
         if self.lanes.lock().contended.contains(&lane) {
-            return self.lanes.note_refused(lane, (run, task));
+            return self.lanes.note_refused(lane, run, task);
         }
         let wait = not_before.since(self.parts.clock.now());
         if wait == Duration::ZERO {
@@ -124,7 +124,7 @@ impl Publisher {
     /// Leaves a task that the commit made ready to the dispatcher, which publishes it from the backlog.
     pub(crate) fn leave(&self, commit: &Commit, task: TaskRef) {
         if let Some(Place { lane, publish_by: PublishBy::Writer }) = commit.place(task) {
-            self.lanes.note_refused(lane.clone(), (commit.after.id(), task));
+            self.lanes.note_refused(lane.clone(), commit.after.id(), task);
         }
     }
 
@@ -139,7 +139,7 @@ impl Publisher {
     async fn publish_now(&self, ready: ReadyTask) {
         let ReadyTask { run, task, lane } = ready;
         if !self.lanes.may_publish(&lane, self.parts.clock.now()) {
-            return self.lanes.note_refused(lane, (run, task));
+            return self.lanes.note_refused(lane, run, task);
         }
         let message = TaskMessage::new(run, task);
         let published = tokio::select! {
@@ -154,7 +154,7 @@ impl Publisher {
                 debug!(%run, %task, %lane, "the lane is full; the task waits in the store");
                 self.lanes.note_answer(&lane);
                 self.metrics.lanes().contended(&lane);
-                self.lanes.note_refused(lane, (run, task));
+                self.lanes.note_refused(lane, run, task);
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -162,7 +162,7 @@ impl Publisher {
                     warn!(%lane, error, "the queue failed; ready tasks wait in the store");
                 }
                 self.metrics.lanes().contended(&lane);
-                self.lanes.note_refused(lane, (run, task));
+                self.lanes.note_refused(lane, run, task);
             }
         }
     }
@@ -270,11 +270,11 @@ impl LaneStates {
         (!todo.contended.is_empty() || !todo.refused.is_empty()).then_some(todo)
     }
 
-    fn note_refused(&self, lane: Lane, task: (RunId, TaskRef)) {
+    fn note_refused(&self, lane: Lane, run: RunId, task: TaskRef) {
         let mut state = self.lock();
         state.contended.insert(lane);
         if state.refused.len() < REFUSED_MAX {
-            state.refused.push(task);
+            state.refused.push((run, task));
         }
         drop(state);
         self.news.notify_one();

@@ -129,13 +129,14 @@ impl House {
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(a_pool()),
         };
-        Self::of(parts, options, (vendor, conductor), folder)
+        Self::of(parts, options, vendor, conductor, folder)
     }
 
     fn of(
         parts: Parts,
         options: Options,
-        (vendor, conductor): (ScriptedVendor, ScriptedConductor),
+        vendor: ScriptedVendor,
+        conductor: ScriptedConductor,
         folder: Arc<tempfile::TempDir>,
     ) -> Self {
         let engine = parts.engine(options);
@@ -148,7 +149,8 @@ impl House {
     pub(crate) fn beside(&self, options: Options, seed: u64, tamper: impl FnOnce(&mut Parts)) -> Self {
         let mut parts = Parts { ids: Arc::new(SeededIds::new(seed)), ..self.parts.clone() };
         tamper(&mut parts);
-        Self::of(parts, options, (self.vendor.clone(), self.conductor.clone()), Arc::clone(&self.folder))
+        let (vendor, conductor) = (self.vendor.clone(), self.conductor.clone());
+        Self::of(parts, options, vendor, conductor, Arc::clone(&self.folder))
     }
 
     pub(crate) fn with_queue(mut self, queue: Arc<dyn StepQueue>, options: Options) -> Self {

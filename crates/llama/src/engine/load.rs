@@ -167,7 +167,7 @@ pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
         let _ended = ended;
         let turn = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         match Loaded::new(&options) {
-            Ok(engine) => engine.run(&options, (queue, commands), stop, (&loaded, turn)),
+            Ok(engine) => engine.run(&options, queue, commands, stop, &loaded, turn),
             Err(error) => drop(loaded.send(Err(error))),
         }
     };
@@ -227,17 +227,19 @@ impl Loaded {
     fn run(
         self,
         options: &EngineOptions,
-        (queue, commands): (mpsc::UnboundedReceiver<Command>, mpsc::UnboundedSender<Command>),
+        queue: mpsc::UnboundedReceiver<Command>,
+        commands: mpsc::UnboundedSender<Command>,
         stop: CancellationToken,
-        (loaded, turn): (&IsLoaded, MutexGuard<'_, ()>),
+        loaded: &IsLoaded,
+        turn: MutexGuard<'_, ()>,
     ) {
         let Self { backend, placement, memory, model, mut adapter, vocabulary, grammars } = self;
         let threads = threads(options, model.n_params());
         let mut make = Contexts { backend, model: &model, adapter: adapter.as_mut() };
         let contexts = make
-            .decoder(options, (&placement, threads))
+            .decoder(options, &placement, threads)
             .and_then(|decoder| Ok((decoder, make.reader(options, threads)?)));
-        let contexts = match contexts {
+        let (decoder, reader) = match contexts {
             Ok(contexts) => contexts,
             Err(error) => return drop(loaded.send(Err(error))),
         };
@@ -255,7 +257,7 @@ impl Loaded {
             has_gpu: placement.has_gpu(),
         };
         let engine =
-            EngineThread::new(contexts, vocabulary, &size, Channels { queue, orders, stop, metrics });
+            EngineThread::new(decoder, reader, vocabulary, &size, Channels { queue, orders, stop, metrics });
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("llama-prepare".to_owned()).stack_size(STACK_BYTES);
             match thread.spawn_scoped(scope, move || preparer.run(&ordered)) {
@@ -280,7 +282,8 @@ impl<'model> Contexts<'_, 'model> {
     fn decoder(
         &mut self,
         options: &EngineOptions,
-        (placement, threads): (&Placement, usize),
+        placement: &Placement,
+        threads: usize,
     ) -> Result<Decoder<'model>, LoadError> {
         let (context_tokens, sequences_max) = (options.context_tokens, options.sequences_max.get());
         let params = decoding_params(options, placement, threads);

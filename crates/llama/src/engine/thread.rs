@@ -93,7 +93,8 @@ pub(super) struct Channels {
 impl<'model> EngineThread<'model> {
     /// Creates an idle engine.
     pub(super) fn new(
-        (decoder, reader): (Decoder<'model>, Option<Reader<'model>>),
+        decoder: Decoder<'model>,
+        reader: Option<Reader<'model>>,
         vocabulary: &'model Vocabulary,
         size: &Size,
         lines: Channels,

@@ -95,14 +95,26 @@ impl Commit {
     }
 
     /// Every task of the run in order, with its place.
-    pub fn tasks(&self) -> impl Iterator<Item = (TaskRef, &Task, &Place)> {
-        self.after.tasks().zip(&self.places).map(|((task, found), place)| (task, found, place))
+    pub fn tasks(&self) -> impl Iterator<Item = PlacedTask<'_>> {
+        let placed = self.after.tasks().zip(&self.places);
+        placed.map(|((id, task), place)| PlacedTask { id, task, place })
     }
 
     /// The place of a task; `None` if the run does not have it.
     pub fn place(&self, task: TaskRef) -> Option<&Place> {
-        self.tasks().find(|(found, ..)| *found == task).map(|(.., place)| place)
+        self.tasks().find(|placed| placed.id == task).map(|placed| placed.place)
     }
+}
+
+/// A task of a commit's run, and where it waits.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedTask<'c> {
+    /// Which task it is.
+    pub id: TaskRef,
+    /// Its state after the commit.
+    pub task: &'c Task,
+    /// Its place.
+    pub place: &'c Place,
 }
 
 /// The lane of a task that is ready, and which process publishes it. A task that was already ready keeps its place.

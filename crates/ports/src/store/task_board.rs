@@ -120,13 +120,27 @@ impl Again {
         self.at.max(self.from.after(self.from.since(ready_at).min(self.most)))
     }
 
-    /// The inputs of [`Self::of`] for an SQL statement: the result is the greater of `at` and `from + min(from - ready_at, most)`,
-    /// all in milliseconds.
-    pub fn parts_ms(self) -> (u64, u64, u64) {
-        let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
+    /// The inputs of [`Self::of`] for an SQL statement: the result is the greater of `at` and `from + min(from - ready_at, most)`.
+    pub fn parts(self) -> AgainParts {
+        let most_ms = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
         // Bounded, so that no sum of the two overflows in a statement.
-        (self.at.unix_ms(), self.from.unix_ms().min(u64::MAX >> 3), most.min(u64::MAX >> 3))
+        AgainParts {
+            at_ms: self.at.unix_ms(),
+            from_ms: self.from.unix_ms().min(u64::MAX >> 3),
+            most_ms: most_ms.min(u64::MAX >> 3),
+        }
     }
+}
+
+/// The inputs of an SQL statement that computes [`Again::of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgainParts {
+    /// The earliest moment.
+    pub at_ms: u64,
+    /// The moment from which a task's age counts.
+    pub from_ms: u64,
+    /// Most that the age adds.
+    pub most_ms: u64,
 }
 
 /// The answer to a request for the turn to sweep.

@@ -25,7 +25,8 @@ impl EndWatch {
     /// publishes one message to `own`, one of these subjects, and waits for it.
     pub(super) async fn open(
         link: &Link,
-        (subjects, own): (String, String),
+        subjects: String,
+        own: String,
         stop: CancellationToken,
     ) -> Result<Self, NatsError> {
         const CALL: &str = "subscribe to a run's end";

@@ -31,19 +31,24 @@ pub(super) enum Channel {
     Inner,
 }
 
+/// A channel of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RunChannel {
+    pub(super) run: RunId,
+    pub(super) channel: Channel,
+}
+
 /// The channels that this process writes text to, and whether they have watchers.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Most channels.
     runs_max: usize,
-    runs: HashMap<At, Paced>,
+    runs: HashMap<RunChannel, Paced>,
     /// Channels with text that waits.
-    waiting: BTreeSet<At>,
+    waiting: BTreeSet<RunChannel>,
     /// Number of watches so far, so that the answer to an older probe does not end a new watch.
     watches: u64,
 }
-
-type At = (RunId, Channel);
 
 #[derive(Debug)]
 struct Paced {
@@ -87,6 +92,11 @@ impl Channel {
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|channel| channel.name() == name)
     }
+
+    /// This channel of `run`.
+    pub(super) const fn of(self, run: RunId) -> RunChannel {
+        RunChannel { run, channel: self }
+    }
 }
 
 impl Pace {
@@ -95,7 +105,7 @@ impl Pace {
     }
 
     /// How a signal is published now.
-    pub(super) fn sending(&mut self, at: At, now: Instant) -> Sending {
+    pub(super) fn sending(&mut self, at: RunChannel, now: Instant) -> Sending {
         let paced = self.paced(at);
         if paced.must_probe(now) {
             paced.probed_at = Some(now);
@@ -105,7 +115,7 @@ impl Pace {
     }
 
     /// Adds a piece of text. Returns what must be published now; the rest waits for [`JOIN`].
-    pub(super) fn add(&mut self, at: At, frame: &Frame, now: Instant) -> Vec<Frame> {
+    pub(super) fn add(&mut self, at: RunChannel, frame: &Frame, now: Instant) -> Vec<Frame> {
         let paced = self.paced(at);
         if !paced.is_watched && !paced.must_probe(now) {
             return Vec::new();
@@ -137,7 +147,7 @@ impl Pace {
     }
 
     /// Takes all waiting text.
-    pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(At, Frame)> {
+    pub(super) fn take_waiting(&mut self, now: Instant) -> Vec<(RunChannel, Frame)> {
         let waiting = std::mem::take(&mut self.waiting);
         waiting
             .into_iter()
@@ -146,14 +156,14 @@ impl Pace {
     }
 
     /// Takes the waiting text of a channel, before a signal that must not overtake it.
-    pub(super) fn flush(&mut self, at: At, now: Instant) -> Vec<Frame> {
+    pub(super) fn flush(&mut self, at: RunChannel, now: Instant) -> Vec<Frame> {
         self.waiting.remove(&at);
         let attempts = self.runs.get_mut(&at).into_iter().flat_map(|paced| paced.attempts.values_mut());
         attempts.filter_map(|piece| piece.take(now)).collect()
     }
 
     /// Records a new subscriber. A channel that is unknown here is probed with its first text.
-    pub(super) fn watched(&mut self, at: At, now: Instant) {
+    pub(super) fn watched(&mut self, at: RunChannel, now: Instant) {
         self.watches += 1;
         if let Some(paced) = self.runs.get_mut(&at) {
             (paced.is_watched, paced.watch, paced.probed_at) = (true, self.watches, Some(now));
@@ -161,7 +171,7 @@ impl Pace {
     }
 
     /// Records that a probe had no subscribers. Does nothing if a subscriber has come since.
-    pub(super) fn unwatched(&mut self, at: At, watch: u64) {
+    pub(super) fn unwatched(&mut self, at: RunChannel, watch: u64) {
         if let Some(paced) = self.runs.get_mut(&at).filter(|paced| paced.watch == watch) {
             paced.is_watched = false;
             paced.attempts.clear();
@@ -172,17 +182,17 @@ impl Pace {
     /// Forgets a run that has ended.
     pub(super) fn forget(&mut self, run: RunId) {
         for channel in Channel::ALL {
-            self.waiting.remove(&(run, channel));
-            self.runs.remove(&(run, channel));
+            self.waiting.remove(&channel.of(run));
+            self.runs.remove(&channel.of(run));
         }
     }
 
     #[cfg(test)]
-    pub(super) fn is_silent(&self, at: At) -> bool {
+    pub(super) fn is_silent(&self, at: RunChannel) -> bool {
         self.runs.get(&at).is_some_and(|paced| !paced.is_watched)
     }
 
-    fn paced(&mut self, at: At) -> &mut Paced {
+    fn paced(&mut self, at: RunChannel) -> &mut Paced {
         // A dropped channel costs one probe, and at most a piece of text that its watchers then request.
         if self.runs.len() >= self.runs_max && !self.runs.contains_key(&at) {
             self.waiting.clear();
@@ -228,7 +238,7 @@ mod tests {
 
     struct Scene {
         pace: Pace,
-        run: At,
+        run: RunChannel,
         frame: Frame,
         now: Instant,
     }
@@ -237,7 +247,7 @@ mod tests {
         let ids = SeededIds::new(1);
         let (run, claim) = (ids.run_id(TestClock::START), ids.claim_id());
         let frame = Frame { round: 0, step: StepIndex::new(0), claim, offset: 0, text: String::new() };
-        Scene { pace: Pace::new(10), run: (run, Channel::Main), frame, now: Instant::now() }
+        Scene { pace: Pace::new(10), run: Channel::Main.of(run), frame, now: Instant::now() }
     }
 
     impl Scene {
@@ -321,7 +331,7 @@ mod tests {
     fn the_number_of_tracked_channels_is_bounded() {
         let (ids, mut pace) = (SeededIds::new(1), Pace::new(10));
         for _ in 0..1000 {
-            pace.sending((ids.run_id(TestClock::START), Channel::Main), Instant::now());
+            pace.sending(Channel::Main.of(ids.run_id(TestClock::START)), Instant::now());
             assert!(pace.runs.len() <= 10);
         }
     }

@@ -36,7 +36,7 @@ impl Writer {
 
     /// Writes until the run is known to have no watchers.
     async fn until_silent(&mut self) {
-        while !self.live.shared.lock_pace().is_silent((self.run, Channel::Main)) {
+        while !self.live.shared.lock_pace().is_silent(Channel::Main.of(self.run)) {
             self.write(".").await;
             self.live.flush().await;
         }
@@ -114,7 +114,7 @@ async fn a_watcher_of_the_answer_gets_no_text_of_other_steps() {
         text: "aside".to_owned(),
     };
     let silent = async {
-        let at = (writer.run, Channel::Inner);
+        let at = Channel::Inner.of(writer.run);
         writer.live.publish_inner(writer.run, piece(0)).await.unwrap();
         while !writer.live.shared.lock_pace().is_silent(at) {
             writer.live.flush().await;

@@ -11,6 +11,7 @@ use redis::{FromRedisValue, IntoConnectionInfo, RedisResult, ScriptInvocation};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::cache::RedisOptions;
 use crate::connection::{Connection, InvalidUrl};
 use crate::failure::Failure;
 
@@ -32,11 +33,11 @@ impl Link {
     /// Creates the link without connecting.
     pub(crate) fn open(
         server: impl IntoConnectionInfo,
-        (answer_max, away_for): (Duration, Duration),
+        options: &RedisOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, InvalidUrl> {
-        let connection = Connection::open(server, answer_max)?;
-        Ok(Self { connection, away_for, clock, away_until: Mutex::default() })
+        let connection = Connection::open(server, options.answer_max)?;
+        Ok(Self { connection, away_for: options.away_for, clock, away_until: Mutex::default() })
     }
 
     /// Runs a script.

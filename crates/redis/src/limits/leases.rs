@@ -259,7 +259,7 @@ impl Lease {
         let now = leases.now();
         let mut table = leases.lock();
         let in_flight = table.in_flight(&self.keys);
-        let asked = table.meters.ask(&self.keys, now, in_flight, share, (ask, self.settled.estimate));
+        let asked = table.meters.ask(&self.keys, now, in_flight, share, ask, self.settled.estimate);
         match asked {
             Ok(counted) => {
                 self.counted = Some(counted);

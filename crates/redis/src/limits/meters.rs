@@ -39,7 +39,8 @@ impl Meters {
         now: f64,
         in_flight: InFlight,
         share: Share,
-        (ask, estimate): (&Ask<'_>, TokenEstimate),
+        ask: &Ask<'_>,
+        estimate: TokenEstimate,
     ) -> Result<Counted, Refusal> {
         self.with(keys, in_flight, share, |scopes| {
             let reserved = scopes[0].0.expects(estimate);

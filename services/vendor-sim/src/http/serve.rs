@@ -189,7 +189,7 @@ async fn answered(
         Delivery::Stream | Delivery::StreamWithUsage => script,
     };
     let content_type = if spoilt.has_wrong_type { "application/octet-stream" } else { content_type };
-    sent(shared, frames, spoilt.ending, (script, entry), content_type)
+    sent(shared, frames, spoilt.ending, script, entry, content_type)
 }
 
 /// Lets the model answer. `None` only if the answering thread panicked.
@@ -286,7 +286,8 @@ fn sent(
     shared: &Shared,
     frames: Vec<String>,
     ending: Ending,
-    (script, entry): (CallScript, CallEntry),
+    script: CallScript,
+    entry: CallEntry,
     content_type: &'static str,
 ) -> Response {
     let state = (frames.into_iter().enumerate().peekable(), Some(entry), Arc::clone(&shared.calls));

@@ -250,7 +250,7 @@ async fn a_request_is_forwarded_once_and_an_unknown_cell_has_no_runs() {
     let mut zero = cells.grpc(0).await;
     let run = |number| {
         let at = Timestamp::from_unix_ms(1_700_000_000_000);
-        RunId::in_cell(CellId::new(number).unwrap(), at, (1, 2)).to_string()
+        RunId::in_cell(CellId::new(number).unwrap(), at, 1, 2).to_string()
     };
     for number in [0, 1, 9] {
         assert_eq!(get(&mut zero, &run(number)).await.unwrap_err().code(), Code::NotFound, "cell {number}");

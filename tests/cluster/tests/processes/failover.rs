@@ -41,15 +41,21 @@ async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFil
     (cluster, load, workflow)
 }
 
-/// Waits until `count` more runs have ended. Returns the time until the first of them and until all.
-pub(crate) async fn more_end(lives: &Lives, count: usize) -> (Duration, Duration) {
+/// The times until the first of several runs has ended, and until all have.
+pub(crate) struct EndTimes {
+    first: Duration,
+    all: Duration,
+}
+
+/// Waits until `count` more runs have ended.
+pub(crate) async fn more_end(lives: &Lives, count: usize) -> EndTimes {
     let (start, before) = (Instant::now(), lives.so_far().len());
     let ended = async |count| {
         let ended = async || (lives.so_far().len() >= before + count).then_some(());
         crate::until("runs end", PATIENCE, ended).await;
         start.elapsed()
     };
-    (ended(1).await, ended(count).await)
+    EndTimes { first: ended(1).await, all: ended(count).await }
 }
 
 /// Checks that every submitted run has ended once with its answer, and that every process is alive.
@@ -71,8 +77,7 @@ pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     cluster.stop().await.unwrap();
 }
 
-fn seconds(times: (Duration, Duration)) -> String {
-    let (first, all) = times;
+fn seconds(EndTimes { first, all }: EndTimes) -> String {
     format!(
         "some run ended {:.1} s later, {BETWEEN} had {:.1} s later",
         first.as_secs_f64(),
