@@ -122,16 +122,6 @@ impl Plan {
         (0u16..).map(StepIndex::new).zip(&self.steps)
     }
 
-    /// The steps that see the output of `index`, in order.
-    pub fn readers_of(&self, index: StepIndex) -> impl Iterator<Item = StepIndex> {
-        self.indexed().filter(move |(_, step)| step.access.contains(index)).map(|(reader, _)| reader)
-    }
-
-    /// The steps that see nothing and so can start immediately, in order; at least one.
-    pub fn first_steps(&self) -> impl Iterator<Item = StepIndex> {
-        self.indexed().filter(|(_, step)| step.access.is_empty()).map(|(index, _)| index)
-    }
-
     /// The step whose output is the answer.
     pub fn final_step(&self) -> StepIndex {
         StepIndex::new(u16::try_from(self.steps.len() - 1).unwrap_or(u16::MAX))
