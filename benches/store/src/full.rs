@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::course::Course;
 
-const COPY_RUNS: &str = include_str!("../../../crates/store-postgres/tests/copy_runs.sql");
+const COPY_RUNS: &str = include_str!("../../../crates/store-postgres/tests/postgres/copy_runs.sql");
 /// Runs copied in one transaction.
 const CHUNK: u32 = 20_000;
 /// The copies are spread over this time before the new runs: 30 days.

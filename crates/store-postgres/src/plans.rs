@@ -324,7 +324,7 @@ const FILL_LEASES: &str = "
     INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n;
     INSERT INTO process_leases SELECT copied_id(n, n), n FROM generate_series(1, 20000) AS n;
     UPDATE tasks SET process = copied_id(1 + abs(hashtext(run_id::text)) % 2, 7) WHERE state = 'running'";
-const COPY_RUNS: &str = include_str!("../tests/copy_runs.sql");
+const COPY_RUNS: &str = include_str!("../tests/postgres/copy_runs.sql");
 /// Runs whose task waits in the backlog.
 const BACKLOG_RUNS: i64 = 20_000;
 /// Active runs: half of them have a published task, the others a claimed one.

@@ -5,28 +5,18 @@ use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
 use podium_domain::limits::RefusalReason;
-use podium_domain::policy::{Effort, Policy, Tier};
-use podium_domain::time::Timestamp;
 use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Conductor, ConductorError, PlanRequest};
 use podium_ports::limiter::Limiter;
 use podium_testkit::metrics::{Meters, assert_described};
-use podium_testkit::{Answer, Fault, ScriptedVendor, TestClock, a_pool, a_worker, an_asker};
+use podium_testkit::{Answer, Fault, ScriptedVendor, TestClock, a_pool, a_worker};
 use tokio_util::sync::CancellationToken;
 
-const PAGE: &str = include_str!("../../../docs/metrics.md");
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
 const PLAN: &str = "model_id = [0]\nsubtasks = [\"Do it.\"]\naccess_list = [[]]\n";
 
 fn request(time_max: Duration) -> PlanRequest {
-    PlanRequest {
-        asker: an_asker(),
-        question: "Why is the sky blue?".to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: None,
-        seed: 1,
-        asked_at: Timestamp::default(),
-        time_max,
-    }
+    PlanRequest { seed: 1, time_max, ..crate::request() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,13 @@
 //! A remote model is called within its own limits and those of its vendor's account, which workers share.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
 use podium_domain::limits::{Outcome, RefusalReason, Settlement, TokenEstimate};
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::Tier;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::run::TaskRef;
-use podium_domain::time::Timestamp;
 use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Asker, Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::limiter::{CallRequest, Grant, Limiter, Patience};
@@ -53,15 +51,9 @@ fn models(account: &str, planner: &str) -> [Worker; 2] {
 }
 
 fn request(seed: u64, time_max: Duration) -> PlanRequest {
-    PlanRequest {
-        asker: Asker { round: 1, ..an_asker() },
-        question: "Why is the sky blue?".to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: Some(podium_domain::prompt::Earlier { text: "It is.".to_owned(), gave_answer: true }),
-        seed,
-        asked_at: Timestamp::default(),
-        time_max,
-    }
+    let asker = Asker { round: 1, ..an_asker() };
+    let earlier = Some(podium_domain::prompt::Earlier { text: "It is.".to_owned(), gave_answer: true });
+    PlanRequest { asker, earlier, seed, time_max, ..crate::request() }
 }
 
 struct Setup {

@@ -1,20 +1,17 @@
 //! The conductors without a model: one worker for the whole question, and a workflow from a file.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use podium_conductor::{DirectConductor, FixedConductor, WORKFLOW_BYTES_MAX, WorkflowError};
 use podium_domain::ids::WorkerId;
 use podium_domain::plan::Plan;
-use podium_domain::policy::{Effort, FailedStep, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::{FailedStep, WorkersAllowed};
 use podium_domain::pool::{Pool, SecretRef};
 use podium_domain::run::PlanResult;
-use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanRequest};
-use podium_testkit::{a_pool, an_asker};
+use podium_testkit::a_pool;
 use tokio_util::sync::CancellationToken;
 
 fn worker(name: &str) -> WorkerId {
@@ -22,15 +19,7 @@ fn worker(name: &str) -> WorkerId {
 }
 
 fn request(question: &str) -> PlanRequest {
-    PlanRequest {
-        asker: an_asker(),
-        question: question.to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: None,
-        seed: 0,
-        asked_at: Timestamp::default(),
-        time_max: Duration::from_secs(10),
-    }
+    PlanRequest { question: question.to_owned(), ..crate::request() }
 }
 
 async fn plan(conductor: &dyn Conductor, request: &PlanRequest) -> Result<Plan, ConductorError> {

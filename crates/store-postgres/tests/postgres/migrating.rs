@@ -1,5 +1,4 @@
 //! Databases of older and newer versions, and roles without the right to create tables.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_harness::{Fsync, Postgres};
 use podium_ports::store::{Lack, RunCatalog as _, RunLog as _, RunStore as _};
@@ -8,7 +7,7 @@ use podium_testkit::{Driven, SeededIds, a_tenant, plan_of};
 use sqlx::{Connection as _, PgConnection};
 
 /// The tables of the first version, as sqlx leaves them.
-const FIRST_VERSION: &str = include_str!("../../../migrations/postgres/0001_create_runs.sql");
+const FIRST_VERSION: &str = include_str!("../../../../migrations/postgres/0001_create_runs.sql");
 const FIRST_MIGRATIONS: &str = "
     CREATE TABLE _sqlx_migrations (
         version BIGINT PRIMARY KEY, description TEXT NOT NULL, installed_on TIMESTAMPTZ NOT NULL DEFAULT now(),

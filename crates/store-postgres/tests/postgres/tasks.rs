@@ -1,5 +1,4 @@
 //! The tasks that have a row.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use podium_domain::budget::{BudgetRef, Payer};
 use podium_domain::ids::StepIndex;
@@ -12,7 +11,8 @@ use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, TestClock, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
 
-const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+use crate::PLAN;
+
 const FIRST: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 
 /// Runs with the same commits: the statement that writes them depends on their number, and on whether they have budgets.

@@ -1,5 +1,4 @@
 //! Opening a database, and the errors if that fails.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::error::Error;
 use std::fmt::Write;

@@ -1,5 +1,4 @@
 //! Runs the conformance suite of run stores.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::sync::Arc;
 

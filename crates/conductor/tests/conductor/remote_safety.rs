@@ -5,30 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
-use podium_domain::policy::{Effort, Policy, Tier};
-use podium_domain::time::Timestamp;
-use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
+use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome};
 use podium_ports::vendor::FinishReason;
-use podium_testkit::{Answer, Gate, OpenLimiter, ScriptedVendor, a_pool, an_asker};
+use podium_testkit::{Answer, Gate, OpenLimiter, ScriptedVendor, a_pool};
 use tokio_util::sync::CancellationToken;
+
+use crate::request;
 
 const KIB: usize = 1 << 10;
 /// Tries at a plan.
 const TRIES: usize = 3;
 /// Most bytes that are read of one output: the bound, and the piece that exceeds it.
 const TEXT_BYTES_MAX: usize = 256 * KIB + 64 * KIB;
-
-fn request() -> PlanRequest {
-    PlanRequest {
-        asker: an_asker(),
-        question: "Why is the sky blue?".to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: None,
-        seed: 0,
-        asked_at: Timestamp::default(),
-        time_max: Duration::from_mins(1),
-    }
-}
 
 /// Plans with a model that always returns this answer. Also returns the bytes of output.
 async fn planned(answer: Answer) -> (Result<PlanOutcome, ConductorError>, usize, ScriptedVendor) {

@@ -1,23 +1,22 @@
 //! Output constraints: they allow every valid plan and no other, and the output is parsed like any other text.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use podium_conductor::{RemoteConductor, RemoteOptions};
 use podium_domain::ids::WorkerId;
 use podium_domain::plan::PlanDraft;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::WorkersAllowed;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::prompt::Earlier;
-use podium_domain::run::{PlanResult, Planned};
-use podium_domain::time::Timestamp;
+use podium_domain::run::Planned;
 use podium_ports::conductor::{Conductor, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{AnswerForm, ChatRequest, JsonSchema};
-use podium_testkit::{Answer, Fault, OpenLimiter, ScriptedVendor, a_pool, an_asker};
+use podium_testkit::{Answer, Fault, OpenLimiter, ScriptedVendor, a_pool};
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
+
+use crate::{planned, request};
 
 const LISTS: &str = "One drafts, one checks.\nmodel_id = [0, 2]\nsubtasks = [\"Draft \\\"it\\\".\", \"Check.\"]\n\
                      access_list = [[], [0]]";
@@ -44,18 +43,6 @@ fn model(features: &str) -> Worker {
     pool.unwrap().workers()[0].clone()
 }
 
-fn request() -> PlanRequest {
-    PlanRequest {
-        asker: an_asker(),
-        question: "Why is the sky blue?".to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: None,
-        seed: 0,
-        asked_at: Timestamp::default(),
-        time_max: Duration::from_mins(1),
-    }
-}
-
 async fn plan_with(
     features: &str,
     request: &PlanRequest,
@@ -73,13 +60,6 @@ async fn plan_with(
     );
     let outcome = conductor.plan(request, &|_| {}, &CancellationToken::new()).await.unwrap();
     (outcome, vendor.calls_of("planner"))
-}
-
-fn planned(outcome: &PlanOutcome) -> &Planned {
-    match &outcome.result {
-        PlanResult::Plan(planned) => planned,
-        PlanResult::KeepAnswer => panic!("there was no answer to keep"),
-    }
 }
 
 /// The regular expression that the endpoint receives.

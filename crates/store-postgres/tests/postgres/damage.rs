@@ -1,11 +1,10 @@
 //! A damaged database gives an error that names the run, and does not affect other runs.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::error::Error;
 use std::sync::Arc;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{Run, TaskRef};
+use podium_domain::run::Run;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::store::{Appended, RunLog, StoreError, TaskBoard, ToLoad};
 use podium_store_format::Damage;
@@ -13,7 +12,7 @@ use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
 use sqlx::{Connection, PgConnection};
 
-const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+use crate::PLAN;
 
 struct Scene {
     store: Store,

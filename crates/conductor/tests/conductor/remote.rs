@@ -1,5 +1,4 @@
 //! A remote model as conductor: its output becomes a plan, or the model gets the error.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -8,17 +7,18 @@ use std::time::Duration;
 use podium_conductor::{RemoteConductor, RemoteOptions};
 use podium_domain::conversation::Role;
 use podium_domain::ids::WorkerId;
-use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::policy::WorkersAllowed;
 use podium_domain::pool::{Pool, Worker};
 use podium_domain::prompt::Earlier;
 use podium_domain::run::{PlanResult, Planned};
-use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use podium_memory::MemoryLimiter;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, PlanRequest};
 use podium_ports::vendor::{ChatRequest, FinishReason};
-use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool, an_asker};
+use podium_testkit::{Answer, Fault, Gate, OpenLimiter, ScriptedVendor, TestClock, a_pool};
 use tokio_util::sync::CancellationToken;
+
+use crate::{planned, request};
 
 const PLAN: &str = "One drafts, one checks.\n```python\nmodel_id = [0, 2]\nsubtasks = [\"Draft.\", \"Check.\"]\n\
                     access_list = [[], [0]]\n```\n";
@@ -43,18 +43,6 @@ fn model() -> Worker {
         "#,
     );
     pool.unwrap().workers()[0].clone()
-}
-
-fn request() -> PlanRequest {
-    PlanRequest {
-        asker: an_asker(),
-        question: "Why is the sky blue?".to_owned(),
-        policy: Policy::new(Tier::Ultra, Effort::Medium),
-        earlier: None,
-        seed: 0,
-        asked_at: Timestamp::default(),
-        time_max: Duration::from_mins(1),
-    }
 }
 
 /// The outcome of planning with a model that returns these answers in turn.
@@ -82,13 +70,6 @@ fn conductor(vendor: &ScriptedVendor) -> RemoteConductor {
         Arc::new(a_pool()),
         RemoteOptions::default(),
     )
-}
-
-fn planned(outcome: &PlanOutcome) -> &Planned {
-    match &outcome.result {
-        PlanResult::Plan(planned) => planned,
-        PlanResult::KeepAnswer => panic!("there was no answer to keep"),
-    }
 }
 
 #[tokio::test]

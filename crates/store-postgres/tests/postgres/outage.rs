@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use podium_domain::run::TaskRef;
 use podium_harness::{Fsync, Postgres, Wire};
 use podium_ports::store::{Appended, RunLog, RunStore, StoreError, Unwritten};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds};
 use tokio::time::{Instant, interval};
 
-const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+use crate::PLAN;
 
 #[tokio::test]
 async fn acknowledged_commits_survive_a_crash_and_the_store_continues() {

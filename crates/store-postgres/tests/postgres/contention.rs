@@ -1,5 +1,4 @@
 //! Concurrent writers and sweepers on the same rows.
-#![expect(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use podium_domain::budget::{Budget, Payer, Period};
 use podium_domain::ids::{ProcessId, RequestId};
 use podium_domain::money::Cost;
 use podium_domain::policy::Tier;
-use podium_domain::run::{Command, RunSpec, TaskRef};
+use podium_domain::run::{Command, RunSpec};
 use podium_domain::time::Timestamp;
 use podium_harness::{Fsync, Postgres};
 use podium_ports::accounts::Accounts as _;
@@ -20,7 +19,8 @@ use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
 use tokio::time::interval;
 
-const PLAN: TaskRef = TaskRef::Plan { round: 0 };
+use crate::PLAN;
+
 const ROUNDS: usize = 25;
 
 struct Scene {
