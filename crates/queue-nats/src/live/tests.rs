@@ -56,13 +56,18 @@ async fn connect(server: &Nats) -> NatsLive {
 /// Reads until `length` bytes of text have arrived.
 async fn read(signals: &mut Signals, length: usize) -> String {
     let mut text = String::new();
+    read_on(signals, &mut text, length).await;
+    text
+}
+
+/// Appends to `text` until it has `length` bytes.
+async fn read_on(signals: &mut Signals, text: &mut String, length: usize) {
     while text.len() < length {
         if let Some(Signal::Frame(frame)) = signals.next().await {
             assert_eq!(frame.offset, text.len() as u64);
             text.push_str(&frame.text);
         }
     }
-    text
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +109,10 @@ async fn watched_text_is_published_completely_in_few_messages() {
 async fn a_watcher_of_the_answer_gets_no_text_of_other_steps() {
     let server = Nats::start().await.unwrap();
     let (mut writer, elsewhere) = (Writer::connect(&server).await, connect(&server).await);
-    let answer = elsewhere.subscribe_to_answer(writer.run).await.unwrap();
+    timeout(PATIENCE, writer.until_silent()).await.unwrap();
+    let mut answer = elsewhere.subscribe_to_answer(writer.run).await.unwrap();
+    // Later the writer sends no buffered text: the watcher has all of it.
+    let mut text = timeout(PATIENCE, read(&mut answer, writer.text.len())).await.unwrap();
     let inner = SeededIds::new(2).claim_id();
     let piece = |offset: u64| Frame {
         round: 0,
@@ -127,11 +135,9 @@ async fn a_watcher_of_the_answer_gets_no_text_of_other_steps() {
     }
     assert_eq!(writer.messages().await, before);
     writer.write("the answer").await;
-    // The buffered text may include pieces that were written before the request was answered.
-    let claim = writer.claim;
-    let is_answers = move |signal: &Signal| matches!(signal, Signal::Frame(frame) if frame.claim == claim);
-    let mut answer = answer.filter(move |signal| std::future::ready(is_answers(signal))).boxed();
-    assert_eq!(timeout(PATIENCE, read(&mut answer, 10)).await.unwrap(), "the answer");
+    let answered = read_on(&mut answer, &mut text, writer.text.len());
+    timeout(PATIENCE, answered).await.unwrap();
+    assert_eq!(text, writer.text);
 
     // A watcher of everything gets both.
     let mut all = elsewhere.subscribe(writer.run).await.unwrap();
