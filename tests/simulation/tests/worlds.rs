@@ -30,7 +30,7 @@ fn all_hold(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// What happens in the first quarter. A simulation without these events proves nothing.
+/// Kinds of incidents that the first quarter must contain. A simulation without these events proves nothing.
 const EXPECTED: [&str; 66] = [
     "abandoned with steps begun",
     "abandoned without a plan",

@@ -19,7 +19,7 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-# What the suite expects of a language model. The simulated worker is none, and would call other tools or write other JSON.
+# Replies as the suite expects them of a language model. The simulated worker would call other tools or write other JSON.
 REPLIES = [
     {
         "when": {"last_contains": "JSON with 'setup' and 'punchline'"},
