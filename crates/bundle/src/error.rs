@@ -35,7 +35,7 @@ pub enum BundleError {
         source: ManifestError,
     },
     /// Files are missing, surplus or do not match their checksums.
-    #[error("bundle `{folder}` has {count} problem(s):{lines}", folder = folder.display(), count = problems.len(), lines = Lines(problems))]
+    #[error("bundle `{folder}` is invalid:{lines}", folder = folder.display(), lines = Lines(problems))]
     Files {
         /// The bundle.
         folder: PathBuf,

@@ -1,5 +1,6 @@
 //! The mini head: scores, choice, and the pool and weights that it was trained for.
 
+use std::fmt;
 use std::path::Path;
 
 use podium_domain::ids::WorkerId;
@@ -32,6 +33,14 @@ pub struct Source {
     pub adapter: Option<String>,
     /// Names how a question becomes a prompt and which token's hidden state is read.
     pub reading: String,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { weights_sha256, adapter, reading } = self;
+        let adapter = adapter.as_deref().unwrap_or("none");
+        write!(f, "weights {weights_sha256}, adapter {adapter}, reading `{reading}`")
+    }
 }
 
 /// Chooses a worker from a hidden state.

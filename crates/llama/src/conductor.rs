@@ -86,16 +86,16 @@ pub enum OpenError {
         #[source]
         source: FileError,
     },
-    /// Its mini head was trained on hidden states of other weights, another adapter or another prompt.
+    /// Its mini head was trained with other weights, another adapter or another prompt.
     #[error(
-        "bundle `{bundle}` has a mini head trained on hidden states of {theirs}, the bundle produces {ours}"
+        "the mini head of bundle `{bundle}` was trained with {theirs}, and the bundle has {ours}; train it again with `podium head train`, or remove [head] from conductor.toml"
     )]
     Head {
         /// Name and version.
         bundle: String,
-        /// The source that the head was trained on.
+        /// What the head was trained with.
         theirs: String,
-        /// The source of the bundle's hidden states.
+        /// What the bundle has.
         ours: String,
     },
     /// Its weights cannot be loaded.
@@ -374,7 +374,7 @@ fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, Open
     let head = LinearHead::read(&bundle.path(&named.file)).map_err(unreadable)?;
     let (theirs, ours) = (head.source(), reading::source(bundle));
     if *theirs != ours {
-        let (theirs, ours) = (format!("{theirs:?}"), format!("{ours:?}"));
+        let (theirs, ours) = (theirs.to_string(), ours.to_string());
         return Err(OpenError::Head { bundle: bundle.manifest().id(), theirs, ours });
     }
     match head.fits(pool) {

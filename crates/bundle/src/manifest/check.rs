@@ -23,7 +23,7 @@ pub enum ManifestError {
         found: i64,
     },
     /// It has invalid values; all of them are listed, each with its key.
-    #[error("conductor.toml has {} problem(s):{}", .0.len(), Lines(.0))]
+    #[error("conductor.toml is invalid:{}", Lines(.0))]
     Invalid(Vec<String>),
 }
 

@@ -47,7 +47,7 @@ pub enum WorkflowError {
         problem: String,
     },
     /// Well-formed, but wrong; every problem is listed.
-    #[error("workflow {file} has {} problem(s):{}", .problems.len(), Lines(.problems))]
+    #[error("workflow {file} is invalid:{}", Lines(.problems))]
     Invalid {
         /// The path.
         file: String,

@@ -196,7 +196,8 @@ fn every_problem_of_a_workflow_is_listed_with_its_step_and_key() {
         assert!(begin(wanted), "`{wanted}` is not in {problems:#?}");
     }
     assert_eq!(problems.len(), 14, "{problems:#?}");
-    assert!(error.to_string().starts_with("workflow test.yaml has 14 problem(s):\n  - "), "{error}");
+    assert!(error.to_string().starts_with("workflow test.yaml is invalid:\n  - "), "{error}");
+    assert_eq!(error.to_string().matches("\n  - ").count(), 14, "{error}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub enum PoolError {
     #[error("the pool file cannot be parsed: {0}")]
     Syntax(String),
     /// It has invalid values; all of them are listed.
-    #[error("the pool file has {} problem(s):{}", .0.len(), Lines(.0))]
+    #[error("the pool file is invalid:{}", Lines(.0))]
     Invalid(Vec<String>),
 }
 

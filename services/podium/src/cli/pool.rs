@@ -86,7 +86,7 @@ fn line(worker: &Worker, now: Timestamp) -> String {
         .long_prompt
         .map(|long| format!(" ({} for prompts above {} tokens)", usd(&long.prices), long.above_tokens));
     let later = worker.prices.iter().filter(|list| list.from > now).count();
-    let later = if later == 0 { String::new() } else { format!(", {later} later price list(s)") };
+    let later = if later == 0 { String::new() } else { format!(", {}", count(later, "later price list")) };
     format!(
         "  {}  {} at {} ({})  {} a million tokens{}{later}",
         worker.id,

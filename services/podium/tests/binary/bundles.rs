@@ -69,7 +69,7 @@ fn all_problems_of_a_bundle_are_listed() {
     let said = stderr(&verified);
     assert_eq!(verified.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("2 problem(s)") && said.contains("nano.gguf") && said.contains("extra.gguf"),
+        said.matches("\n  - ").count() == 2 && said.contains("nano.gguf") && said.contains("extra.gguf"),
         "{said}"
     );
 }
@@ -122,7 +122,10 @@ fn adapters_and_worked_examples_are_packed_checked_and_shown() {
     assert!(before.is_some() && before != after, "an example is part of the bundle's checksum");
     std::fs::write(&adapter, "other numbers").unwrap();
     let said = stderr(&run(&["bundle", "verify", &copy]));
-    assert!(said.contains("1 problem(s)") && said.contains("`a.gguf` (adapters[0]) has SHA-256"), "{said}");
+    assert!(
+        said.matches("\n  - ").count() == 1 && said.contains("`a.gguf` (adapters[0]) has SHA-256"),
+        "{said}"
+    );
 }
 
 #[test]
