@@ -8,7 +8,7 @@
   (include "podium.problemsOfScaling" . | fromJsonArray)
 -}}
 {{- if $problems -}}
-{{- fail (printf "the values have %d problem(s):\n  - %s" (len $problems) (join "\n  - " $problems)) -}}
+{{- fail (printf "the values are invalid:\n  - %s" (join "\n  - " $problems)) -}}
 {{- end -}}
 {{- end -}}
 
