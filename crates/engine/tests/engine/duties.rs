@@ -2,7 +2,7 @@
 //! may be wrong. Time is virtual.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,8 +31,8 @@ const STEP: TaskRef = TaskRef::Step { round: 0, step: StepIndex::new(0) };
 pub(crate) struct SlowQueue {
     pub(crate) queue: Arc<dyn StepQueue>,
     clock: TestClock,
-    takes: Duration,
-    pub(crate) is_slow: AtomicBool,
+    /// How long a publication takes.
+    pub(crate) publication_ms: AtomicU64,
     pub(crate) is_unreachable: AtomicBool,
     /// Publications never get an answer.
     are_messages_lost: AtomicBool,
@@ -57,9 +57,7 @@ impl StepQueue for SlowQueue {
         if self.are_messages_lost.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        if self.is_slow.load(Ordering::SeqCst) {
-            self.clock.sleep(self.takes).await;
-        }
+        self.clock.sleep(Duration::from_millis(self.publication_ms.load(Ordering::SeqCst))).await;
         self.queue.publish(lane, message).await
     }
 
@@ -96,8 +94,7 @@ pub(crate) async fn a_scene(options: Options) -> Scene {
     let queue = Arc::new(SlowQueue {
         queue: Arc::clone(&house.parts.queue),
         clock,
-        takes: Duration::from_millis(40),
-        is_slow: false.into(),
+        publication_ms: 0.into(),
         is_unreachable: false.into(),
         are_messages_lost: false.into(),
         published: 0.into(),
@@ -202,7 +199,8 @@ async fn a_lease_expires_while_messages_are_slow() {
     for _ in 0..60 {
         house.ask().await;
     }
-    queue.is_slow.store(true, Ordering::SeqCst);
+    // As long as the queue waits for a stream without a leader.
+    queue.publication_ms.store(2000, Ordering::SeqCst);
     let began = clock.now();
     let second = house.beside(options.clone(), 9, |_| ()).at_work_as(Roles::NONE);
     let is_lost = |run: &Run| run.task(STEP).unwrap().attempts[0].outcome == AttemptOutcome::Lost;

@@ -74,7 +74,7 @@ async fn waiting_tasks_are_published_concurrently() {
     let lane = Lane::Plan(Tier::Ultra);
     let room = queue.queue.capacity(&lane).await.unwrap();
     clock.sleep(10 * SECOND).await;
-    queue.is_slow.store(true, Ordering::SeqCst);
+    queue.publication_ms.store(40, Ordering::SeqCst);
     queue.is_unreachable.store(false, Ordering::SeqCst);
     let began = clock.now();
     while queue.queue.capacity(&lane).await.unwrap() > room - RUNS {
