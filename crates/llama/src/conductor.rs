@@ -93,9 +93,9 @@ pub enum OpenError {
     Head {
         /// Name and version.
         bundle: String,
-        /// What the head was trained with.
+        /// The weights, the adapter and the reading of its training.
         theirs: String,
-        /// What the bundle has.
+        /// Those of the bundle.
         ours: String,
     },
     /// Its weights cannot be loaded.
