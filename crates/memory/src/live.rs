@@ -172,10 +172,8 @@ impl HotRun {
 impl Attempt {
     /// Adds a piece of this attempt. Returns false if an earlier piece is missing, or the text would be too long.
     fn accept(&mut self, frame: &Frame) -> bool {
-        let Ok(offset) = usize::try_from(frame.offset) else { return false };
-        let Some(known) = self.text.len().checked_sub(offset) else { return false };
         // The piece may be a repetition, or overlap.
-        let fresh = frame.text.get(known.min(frame.text.len())..);
+        let fresh = frame.after(self.text.len() as u64);
         let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
             return false;
         };

@@ -22,6 +22,15 @@ pub struct Frame {
     pub text: String,
 }
 
+impl Frame {
+    /// The part of this piece that follows the first `known` bytes of the attempt's output; empty if all of it is known. `None` if an
+    /// earlier piece is missing.
+    pub fn after(&self, known: u64) -> Option<&str> {
+        let known = usize::try_from(known.checked_sub(self.offset)?).ok()?;
+        self.text.get(known.min(self.text.len())..)
+    }
+}
+
 /// An event for watchers of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -103,3 +112,20 @@ pub trait LiveStream: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("the live stream failed")]
 pub struct LiveError(#[source] pub BoxError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_cut_after_the_known_bytes_unless_one_is_missing() {
+        let claim = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+        let text = "müde".to_owned();
+        let frame = Frame { round: 0, step: StepIndex::new(0), claim, offset: 10, text };
+        assert_eq!(
+            [10, 11, 13, 15, 99].map(|known| frame.after(known)),
+            ["müde", "üde", "de", "", ""].map(Some)
+        );
+        assert_eq!([0, 9, 12].map(|known| frame.after(known)), [None; 3]);
+    }
+}

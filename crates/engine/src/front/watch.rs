@@ -302,15 +302,13 @@ impl Watcher {
         }
         let shown =
             self.shown.get(&step).filter(|shown| shown.claim == frame.claim).map_or(0, |shown| shown.bytes);
-        if frame.offset > shown {
+        let Some(text) = frame.after(shown) else {
             debug!(run = %self.id, "a frame was lost");
             return self.resubscribe().await;
-        }
-        let skip = usize::try_from(shown - frame.offset).unwrap_or(usize::MAX);
-        let Some(text) = frame.text.get(skip..).filter(|text| !text.is_empty()) else {
-            return Ok(());
         };
-        self.show(step, frame.claim, text);
+        if !text.is_empty() {
+            self.show(step, frame.claim, text);
+        }
         Ok(())
     }
 

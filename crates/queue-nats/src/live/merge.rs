@@ -76,9 +76,8 @@ impl Merge {
     /// Passes on the unknown part of a piece.
     fn pass(&mut self, frame: &Frame) {
         let begin = self.known_of(frame.claim).max(frame.offset);
-        let known = usize::try_from(begin - frame.offset).unwrap_or(usize::MAX);
         // Pieces of a text are cut between characters; others are invalid and ignored.
-        let Some(text) = frame.text.get(known..).filter(|text| !text.is_empty()) else { return };
+        let Some(text) = frame.after(begin).filter(|text| !text.is_empty()) else { return };
         if self.known.len() >= ATTEMPTS_MAX && !self.known.contains_key(&frame.claim) {
             self.known.clear();
         }

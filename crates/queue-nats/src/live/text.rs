@@ -110,10 +110,8 @@ impl RunText {
 impl Attempt {
     /// Appends a piece. False if an earlier piece is missing, or the text would be too long.
     fn accept(&mut self, frame: &Frame) -> bool {
-        let Ok(offset) = usize::try_from(frame.offset) else { return false };
-        let Some(known) = self.text.len().checked_sub(offset) else { return false };
-        // A repeated or overlapping piece.
-        let fresh = frame.text.get(known.min(frame.text.len())..);
+        // The piece may be a repetition, or overlap.
+        let fresh = frame.after(self.text.len() as u64);
         let Some(fresh) = fresh.filter(|fresh| self.text.len() + fresh.len() <= OUTPUT_BYTES_MAX) else {
             return false;
         };
