@@ -1,7 +1,7 @@
 //! Reads messages and their content blocks.
 
 use podium_domain::content::{Image, Part, ToolCall, ToolResult};
-use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
+use podium_domain::conversation::{ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use serde_json::Value;
 
 use super::parameters::cache_control;
@@ -9,6 +9,7 @@ use super::tools;
 use crate::ApiError;
 use crate::field::Field;
 use crate::image::of_url;
+use crate::json;
 use crate::parts::{call_id, message_of};
 
 /// The types of images that may be sent as base64.
@@ -17,6 +18,26 @@ const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/w
 /// The messages of a request.
 pub(super) fn messages(field: &Field<'_>) -> Result<Vec<Message>, ApiError> {
     field.array_of(MESSAGES_MAX)?.map(|field| message(&field)).collect()
+}
+
+/// The place of an error of a conversation in the body of its request.
+pub(super) fn path_of(body: &[u8], error: &ConversationError) -> String {
+    let (kind, name, id) = match error {
+        ConversationError::UnknownCall { id } => ("tool_result", "tool_use_id", id),
+        ConversationError::NoResult { id } | ConversationError::SameCallId { id } => ("tool_use", "id", id),
+        _ => return "messages".to_owned(),
+    };
+    let body = json::parse_object(body).unwrap_or_default();
+    let entries = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut path = "messages".to_owned();
+    for (message, sent) in entries(body.get("messages")).iter().enumerate() {
+        for (block, sent) in entries(sent.get("content")).iter().enumerate() {
+            if sent["type"] == kind && sent[name] == id.as_str() {
+                path = format!("messages[{message}].content[{block}]");
+            }
+        }
+    }
+    path
 }
 
 /// The parameter `system`: instructions to all workers.

@@ -10,7 +10,7 @@ use podium_domain::token_estimate::{message_tokens, text_tokens};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::content::{messages, system};
+use super::content::{messages, path_of, system};
 use super::parameters::rule;
 use super::tools::ToolsDraft;
 use crate::field::{Field, missing, unknown};
@@ -55,8 +55,11 @@ impl MessagesRequest {
         let tokens_max = draft.tokens_max.ok_or_else(|| missing("max_tokens"))?;
         let messages = draft.messages.ok_or_else(|| missing("messages"))?;
         let messages = draft.system.into_iter().chain(messages).collect();
-        let conversation = Conversation::new(messages)
-            .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, "messages", e.to_string()))?;
+        let conversation = Conversation::new(messages).map_err(|e| {
+            let path = path_of(body, &e);
+            let message = if path == "messages" { e.to_string() } else { format!("`{path}`: {e}") };
+            ApiError::on_field(ErrorCode::InvalidValue, path, message)
+        })?;
         let mut policy = Policy::new(model.tier, draft.effort.or(draft.thinking).unwrap_or_default());
         if let Some(podium) = &draft.podium {
             bound(&Field::new("podium", podium), &mut policy)?;

@@ -127,6 +127,7 @@ pub(crate) fn router(
     // Without an origin, `OPTIONS` has no meaning and no header is added.
     let all =
         if limits.cors_origins.is_empty() { all } else { all.layer(layers::cors(&limits.cors_origins)) };
+    let all = all.layer(middleware::from_fn_with_state(limits.header_bytes_max, request_checks::bound_head));
     Router::new().fallback_service(all.map_request(request_checks::without_slash))
 }
 
@@ -136,6 +137,7 @@ pub(crate) async fn whole(mut body: Body) -> Result<Bytes, ApiError> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| broke_off(&error))?.into_data() else { continue };
         if whole.len() + data.len() > BODY_BYTES_MAX {
+            request_checks::discard(body).await;
             return Err(request_checks::too_large());
         }
         if whole.is_empty() && http_body::Body::is_end_stream(&body) {

@@ -1,22 +1,32 @@
 //! Checks of a request before its body is read: its origin, its caller, and whether its body can be JSON.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
 };
 use axum::http::uri::{Authority, PathAndQuery, Uri};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt as _;
 use podium_api::{ApiError, ErrorCode};
+use tokio::time::timeout;
 
 use super::reply::Refusal;
 use super::{BODY_BYTES_MAX, ServerState};
 
 /// Anthropic's header with the key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Bytes of a header's line without its name and its value.
+const LINE_BYTES: usize = ": \r\n".len();
+/// Most bytes of a body that is too long which are read before the response.
+const DISCARDED_BYTES_MAX: usize = 16 << 20;
+/// Longest wait for the next bytes of such a body.
+const DISCARD_WAIT: Duration = Duration::from_secs(1);
 /// Most characters of a client's text that an error repeats.
 const SHOWN_CHARS_MAX: usize = 100;
 
@@ -33,11 +43,40 @@ pub(super) async fn check(
         same_machine(&request, &state.hosts_allowed, &state.cors_origins)?;
     }
     let caller = state.auth.caller(authorization).await?;
-    if request.method() == Method::POST {
-        is_json(request.headers())?;
+    if request.method() == Method::POST
+        && let Err(error) = is_json(request.headers())
+    {
+        // A client that expects to be asked for its body has not sent it.
+        if error.code == ErrorCode::BodyTooLarge && !request.headers().contains_key(EXPECT) {
+            discard(request.into_body()).await;
+        }
+        return Err(error.into());
     }
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
+}
+
+/// Rejects a head that is longer than `bytes_max`. HTTP/1 connections reject it too, but only if it arrives in pieces.
+pub(super) async fn bound_head(State(bytes_max): State<usize>, request: Request, next: Next) -> Response {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let headers =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_BYTES);
+    if target + headers.sum::<usize>() > bytes_max {
+        return StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
+    }
+    next.run(request).await
+}
+
+/// Reads and forgets the rest of a body that is too long. A client that is still sending when the connection is closed gets a
+/// network error instead of the response.
+pub(super) async fn discard(mut body: Body) {
+    let mut bytes = 0;
+    while let Ok(Some(Ok(frame))) = timeout(DISCARD_WAIT, body.frame()).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > DISCARDED_BYTES_MAX {
+            return;
+        }
+    }
 }
 
 /// The credential of a request: the header `authorization`, or a key in Anthropic's header. A header that is not text cannot hold
@@ -162,8 +201,6 @@ pub(super) fn without_slash(mut request: Request) -> Request {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-
     use super::*;
 
     fn asked(headers: &[(&str, &str)]) -> Request {

@@ -69,6 +69,23 @@ async fn a_web_page_cannot_create_a_run() {
 }
 
 #[tokio::test]
+async fn a_client_gets_the_error_after_a_body_that_is_too_long() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let body = " ".repeat(8 << 20);
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for sent in [
+        request(COMPLETIONS, "connection: close\r\n", &body),
+        request(COMPLETIONS, "connection: close\r\ntransfer-encoding: chunked\r\n", "") + &chunked,
+    ] {
+        let mut connection = server.connect().await;
+        // The whole body is sent before the response is read, as most clients do.
+        within(connection.write_all(sent.as_bytes())).await.unwrap();
+        let reply = Reply::read(&mut connection).await;
+        assert_eq!((reply.status, reply.code().as_str()), (413, "request_too_large"));
+    }
+}
+
+#[tokio::test]
 async fn a_key_makes_a_foreign_origin_harmless() {
     let server = TestServer::locked(ServerLimits::default()).await;
     let key = server.key("acme", 1).await;

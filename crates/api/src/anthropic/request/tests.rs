@@ -167,6 +167,23 @@ fn tools_are_part_of_the_run_and_of_its_prompt() {
 }
 
 #[test]
+fn an_error_names_the_call_without_a_result() {
+    let user = json!({"role": "user", "content": "a"});
+    let called = json!({"role": "assistant", "content": [
+        {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c", "name": "look", "input": {}},
+    ]});
+    let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "d"}]});
+    for (turns, place) in [
+        (json!([user, called, user]), "messages[1].content[1]"),
+        (json!([user, called, result]), "messages[2].content[0]"),
+    ] {
+        let error = with("messages", turns).unwrap_err();
+        assert_eq!(error.param(), Some(place));
+        assert!(error.message.starts_with(&format!("`{place}`: the tool ")), "{error}");
+    }
+}
+
+#[test]
 fn an_error_names_the_place_in_the_messages() {
     let block = |block: Value| json!({"role": "user", "content": [block]});
     let image = |source: Value| block(json!({"type": "image", "source": source}));
