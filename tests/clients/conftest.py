@@ -188,12 +188,15 @@ def serve(folder: pathlib.Path, vendor: str, conductor: str, **changes: str) -> 
     return serve_pool(folder, vendor, conductor, pool)
 
 
-def serve_pool(folder: pathlib.Path, vendor: str, conductor: str, pool: str) -> tuple[Process, Podium]:
+def serve_pool(
+    folder: pathlib.Path, vendor: str, conductor: str, pool: str, *options: str
+) -> tuple[Process, Podium]:
     (folder / "pool.toml").write_text(pool)
     http, grpc_port = free_ports(2)
     arguments = [binary("podium", "PODIUM_BIN"), "serve"]
     arguments += ["--listen", f"127.0.0.1:{http}", "--grpc-listen", f"127.0.0.1:{grpc_port}"]
     arguments += ["--data", str(folder / "data"), "--pool", str(folder / "pool.toml"), "--conductor", conductor]
+    arguments += options
     process = Process(arguments, folder / "log")
     try:
         process.wait_for_port(http)
