@@ -10,6 +10,7 @@ mod request;
 mod response;
 mod responses;
 mod run;
+mod tool_forms;
 mod tools;
 
 pub use rating::RatingRequest;

@@ -104,7 +104,7 @@ impl Draft {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
         let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
-        let tools = self.tools.finish()?;
+        let tools = self.tools.finish()?.tools;
         let request = RunRequest {
             conversation,
             policy,

@@ -2,11 +2,12 @@
 
 use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, ToolsError};
 
+use super::tool_forms::{ToolForm, ToolForms, ToolKind, offered_name};
 use crate::field::Field;
 use crate::{ApiError, ErrorCode};
 
 /// Most characters of a tool's name in these APIs.
-const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 
 /// The place of the members that describe a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,25 +38,17 @@ impl Layout {
     const fn function_names(self) -> &'static [&'static str] {
         match self {
             Self::Nested => &["name", "description", "parameters", "strict"],
-            // The last one tells OpenAI's own service when to load a tool.
-            Self::Flat => &["name", "description", "parameters", "strict", "defer_loading"],
-        }
-    }
-
-    fn path_of(self, error: &ToolsError) -> String {
-        let function = |index: &usize| match self {
-            Self::Nested => format!("tools[{index}].function"),
-            Self::Flat => format!("tools[{index}]"),
-        };
-        match error {
-            ToolsError::Name { index } | ToolsError::SameName { index, .. } => {
-                format!("{}.name", function(index))
-            }
-            ToolsError::NoObject { index } | ToolsError::TooDeep { index } => {
-                format!("{}.parameters", function(index))
-            }
-            ToolsError::Count { .. } | ToolsError::TooLong { .. } => "tools".to_owned(),
-            ToolsError::UnknownChoice { .. } => "tool_choice".to_owned(),
+            // The last ones tell OpenAI's own service when to load a tool, and who may call it.
+            Self::Flat => &[
+                "name",
+                "description",
+                "parameters",
+                "strict",
+                "defer_loading",
+                "allowed_callers",
+                "output_schema",
+                "async",
+            ],
         }
     }
 }
@@ -64,18 +57,74 @@ impl Layout {
 #[derive(Default)]
 pub(super) struct ToolsDraft {
     layout: Layout,
-    tools: Vec<Tool>,
+    offered: Vec<Offered>,
+    forms: ToolForms,
+    /// The forms of earlier calls, whose tools need not be offered again.
+    called: ToolForms,
+    /// The place that is read now.
+    pub(super) place: ToolPlace,
     choice: Option<Selection>,
     at_once: CallsAtOnce,
 }
 
+/// A tool, and its place in the request.
+struct Offered {
+    tool: Tool,
+    /// The path of its description.
+    path: String,
+    place: ToolPlace,
+}
+
+/// Where a request has tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ToolPlace {
+    /// In the parameter `tools`.
+    #[default]
+    Parameter,
+    /// In an item of the input. It replaces an earlier tool with its name.
+    Input,
+}
+
+/// What a request says about tools.
+pub(super) struct RequestTools {
+    /// `None` without tools.
+    pub(super) tools: Option<ToolUse>,
+    /// How the client knows them.
+    pub(super) forms: ToolForms,
+}
+
 /// The parameter `tool_choice`.
 struct Selection {
-    choice: ToolChoice,
+    choice: Choice,
     /// The only tools that may be called.
-    allowed: Option<Vec<String>>,
+    allowed: Option<Vec<Target>>,
     /// The path of a choice that cannot be obeyed without tools.
     needs_tools: Option<String>,
+}
+
+/// Which tool must be called.
+enum Choice {
+    Any(ToolChoice),
+    Named(Target),
+}
+
+/// A tool, by the names that the client gave it.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) namespace: Option<String>,
+    /// `None`: all tools of the namespace.
+    pub(super) name: Option<String>,
+}
+
+impl Target {
+    fn shown(&self) -> &str {
+        self.name.as_deref().or(self.namespace.as_deref()).unwrap_or_default()
+    }
+
+    fn is(&self, form: &ToolForm) -> bool {
+        self.name.as_ref().is_none_or(|name| *name == form.name)
+            && self.namespace.as_ref().is_none_or(|namespace| Some(namespace) == form.namespace.as_ref())
+    }
 }
 
 impl ToolsDraft {
@@ -84,11 +133,60 @@ impl ToolsDraft {
         Self { layout: Layout::Flat, ..Self::default() }
     }
 
+    /// Reads the functions of Chat Completions.
     pub(super) fn tools(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
-        let layout = self.layout;
-        self.tools =
-            field.array_of(TOOLS_MAX)?.map(|field| tool(layout, &field)).collect::<Result<_, _>>()?;
+        for entry in field.array_of(TOOLS_MAX)? {
+            check_function(&entry)?;
+            self.function(&entry, None)?;
+        }
         Ok(())
+    }
+
+    /// Reads a function.
+    pub(super) fn function(&mut self, field: &Field<'_>, namespace: Option<&str>) -> Result<(), ApiError> {
+        let function = self.layout.described(field, "function", self.layout.function_names())?;
+        let of = function.object()?;
+        let name = name(&function.required(of, "name")?)?;
+        let description = function.member(of, "description");
+        let schema = match function.member(of, "parameters") {
+            Some(parameters) => {
+                parameters.object()?;
+                parameters.value.clone()
+            }
+            None => Tool::no_parameters(),
+        };
+        let tool = Tool {
+            name,
+            description: description.map_or(Ok(""), |text| text.string())?.to_owned(),
+            schema,
+            strict: function.member(of, "strict").map(|strict| strict.boolean()).transpose()?,
+        };
+        self.offer(tool, function.path, namespace, ToolKind::Function);
+        Ok(())
+    }
+
+    /// Adds a tool, which the client knows in this form. `path` is the path of its description.
+    pub(super) fn offer(&mut self, tool: Tool, path: String, namespace: Option<&str>, kind: ToolKind) {
+        let offered = offered_name(namespace, &tool.name);
+        if namespace.is_some() || kind != ToolKind::Function {
+            let namespace = namespace.map(str::to_owned);
+            self.forms.insert(&offered, ToolForm { name: tool.name, namespace, kind });
+        }
+        self.offered.push(Offered { tool: Tool { name: offered, ..tool }, path, place: self.place });
+    }
+
+    pub(super) const fn forms(&mut self) -> &mut ToolForms {
+        &mut self.forms
+    }
+
+    /// The name that workers know for the tool of an earlier call, of which only a form other than a plain function is kept.
+    pub(super) fn called(&mut self, namespace: Option<&str>, name: &str, kind: ToolKind) -> String {
+        let offered = offered_name(namespace, name);
+        if namespace.is_some() || kind != ToolKind::Function {
+            let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
+            self.called.insert(&offered, ToolForm { name, namespace, kind });
+        }
+        offered
     }
 
     pub(super) fn choice(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
@@ -101,58 +199,107 @@ impl ToolsDraft {
         Ok(())
     }
 
-    /// The tools and their rules; `None` without tools.
-    pub(super) fn finish(self) -> Result<Option<ToolUse>, ApiError> {
-        let Self { layout, mut tools, choice, at_once } = self;
+    /// The tools and their rules.
+    pub(super) fn finish(self) -> Result<RequestTools, ApiError> {
+        let Self { offered, mut forms, called, choice, at_once, .. } = self;
+        let offered = without_replaced(offered);
+        let (tools, paths): (Vec<_>, Vec<_>) =
+            offered.into_iter().map(|offered| (offered.tool, offered.path)).unzip();
+        forms.add_missing(called, |name| tools.iter().all(|tool| tool.name != name));
         if tools.is_empty() {
             return match choice.and_then(|choice| choice.needs_tools) {
-                Some(path) => {
-                    Err(invalid(&path, "`tool_choice` needs `tools`, which are missing".to_owned()))
-                }
-                None => Ok(None),
+                Some(path) => Err(invalid(&path, needs_tools(&forms))),
+                None => Ok(RequestTools { tools: None, forms }),
             };
         }
-        let mut chosen = ToolChoice::Auto;
-        if let Some(Selection { choice, allowed, .. }) = choice {
-            if let Some(allowed) = allowed {
-                let is_offered = |name: &&String| tools.iter().any(|tool| tool.name == **name);
-                if let Some(name) = allowed.iter().find(|name| !is_offered(name)) {
+        let mut tools = ToolUse { tools, choice: ToolChoice::Auto, at_once };
+        tools.check().map_err(|e| invalid(&path_of(&e, &paths), e.to_string()))?;
+        if let Some(selection) = choice {
+            selection.narrow(&mut tools, &forms)?;
+        }
+        Ok(RequestTools { tools: Some(tools), forms })
+    }
+}
+
+/// The tools without those that an item of the input replaces.
+fn without_replaced(offered: Vec<Offered>) -> Vec<Offered> {
+    let mut kept: Vec<Offered> = Vec::new();
+    let (input, parameter): (Vec<_>, Vec<_>) =
+        offered.into_iter().partition(|offered| offered.place == ToolPlace::Input);
+    kept.extend(parameter);
+    for later in input {
+        kept.retain(|earlier| earlier.tool.name != later.tool.name);
+        kept.push(later);
+    }
+    kept
+}
+
+impl Selection {
+    /// Restricts the tools to this selection.
+    fn narrow(self, tools: &mut ToolUse, forms: &ToolForms) -> Result<(), ApiError> {
+        if let Some(allowed) = &self.allowed {
+            let mut names = Vec::new();
+            for target in allowed {
+                let found = find(&tools.tools, forms, target);
+                if found.is_empty() {
+                    let name = target.shown();
                     let message = format!("`tool_choice` allows `{name}`, which is not in `tools`");
                     return Err(invalid("tool_choice", message));
                 }
-                tools.retain(|tool| allowed.contains(&tool.name));
+                names.extend(found);
             }
-            chosen = choice;
+            tools.tools.retain(|tool| names.contains(&tool.name));
         }
-        let tools = ToolUse { tools, choice: chosen, at_once };
-        tools.check().map_err(|e| invalid(&layout.path_of(&e), e.to_string()))?;
-        Ok(Some(tools))
+        tools.choice = match self.choice {
+            Choice::Any(choice) => choice,
+            Choice::Named(target) => match find(&tools.tools, forms, &target).into_iter().next() {
+                Some(name) => ToolChoice::Named(name),
+                None => {
+                    let error = ToolsError::UnknownChoice { name: target.shown().to_owned() };
+                    return Err(invalid("tool_choice", error.to_string()));
+                }
+            },
+        };
+        Ok(())
+    }
+}
+
+/// The names that workers know for a tool, or for the tools of a namespace.
+fn find(tools: &[Tool], forms: &ToolForms, target: &Target) -> Vec<String> {
+    if let Target { namespace: None, name: Some(name) } = target
+        && tools.iter().any(|tool| tool.name == *name)
+    {
+        return vec![name.clone()];
+    }
+    let named = forms.named(|form| target.is(form));
+    let is_offered = |name: &&str| tools.iter().any(|tool| tool.name == **name);
+    named.into_iter().filter(is_offered).map(str::to_owned).collect()
+}
+
+fn needs_tools(forms: &ToolForms) -> String {
+    let left_out: Vec<_> = forms.left_out().iter().map(|kind| format!("`{kind}`")).collect();
+    if left_out.is_empty() {
+        return "`tool_choice` needs `tools`, which are missing".to_owned();
+    }
+    format!("`tool_choice` needs a tool, and Podium does not run {}", left_out.join(", "))
+}
+
+/// The path of an error. `paths` are those of the tools.
+fn path_of(error: &ToolsError, paths: &[String]) -> String {
+    let of = |index: &usize, member: &str| match paths.get(*index) {
+        Some(path) => format!("{path}.{member}"),
+        None => "tools".to_owned(),
+    };
+    match error {
+        ToolsError::Name { index } | ToolsError::SameName { index, .. } => of(index, "name"),
+        ToolsError::NoObject { index } | ToolsError::TooDeep { index } => of(index, "parameters"),
+        ToolsError::Count { .. } | ToolsError::TooLong { .. } => "tools".to_owned(),
+        ToolsError::UnknownChoice { .. } => "tool_choice".to_owned(),
     }
 }
 
 fn invalid(path: &str, message: String) -> ApiError {
     ApiError::on_field(ErrorCode::InvalidValue, path, message)
-}
-
-fn tool(layout: Layout, field: &Field<'_>) -> Result<Tool, ApiError> {
-    check_function(field)?;
-    let function = layout.described(field, "function", layout.function_names())?;
-    let of = function.object()?;
-    let name = name(&function.required(of, "name")?)?;
-    let description = function.member(of, "description");
-    let schema = match function.member(of, "parameters") {
-        Some(parameters) => {
-            parameters.object()?;
-            parameters.value.clone()
-        }
-        None => Tool::no_parameters(),
-    };
-    Ok(Tool {
-        name,
-        description: description.map_or(Ok(""), |text| text.string())?.to_owned(),
-        schema,
-        strict: function.member(of, "strict").map(|strict| strict.boolean()).transpose()?,
-    })
 }
 
 /// Rejects tools of other types than functions.
@@ -174,34 +321,34 @@ pub(super) fn name(field: &Field<'_>) -> Result<String, ApiError> {
 }
 
 fn choice(layout: Layout, field: &Field<'_>) -> Result<Selection, ApiError> {
-    let simple = |choice: ToolChoice| {
-        let needs_tools = choice.is_forced().then(|| field.path.clone());
-        Ok(Selection { choice, allowed: None, needs_tools })
-    };
     if field.value.is_string() {
-        return simple(mode(field, &["none", "auto", "required"])?);
+        let choice = mode(field, &["none", "auto", "required"])?;
+        let needs_tools = choice.is_forced().then(|| field.path.clone());
+        return Ok(Selection { choice: Choice::Any(choice), allowed: None, needs_tools });
     }
     let object = field.object().map_err(|_| field.must_be("`none`, `auto`, `required` or an object"))?;
     let kind = field.required(object, "type")?;
-    match kind.string()? {
-        "function" => {
-            let function = layout.described(field, "function", &["name"])?;
-            let name = function.required(function.object()?, "name")?;
-            simple(ToolChoice::Named(name.string()?.to_owned()))
+    let needs_tools = Some(field.path.clone());
+    if kind.string()? == "allowed_tools" {
+        let allowed = layout.described(field, "allowed_tools", &["mode", "tools"])?;
+        let of = allowed.object()?;
+        let choice = mode(&allowed.required(of, "mode")?, &["auto", "required"])?;
+        let list = allowed.required(of, "tools")?;
+        let targets = list.array_of(TOOLS_MAX)?.map(|tool| target(layout, &tool));
+        let targets: Vec<_> = targets.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        if targets.is_empty() {
+            return Err(list.must_be("an array with at least one tool that can be called"));
         }
-        "allowed_tools" => {
-            let allowed = layout.described(field, "allowed_tools", &["mode", "tools"])?;
-            let of = allowed.object()?;
-            let choice = mode(&allowed.required(of, "mode")?, &["auto", "required"])?;
-            let names = allowed.required(of, "tools")?;
-            let names = names.array_of(TOOLS_MAX)?.map(|tool| allowed_name(layout, &tool));
-            let names: Vec<_> = names.collect::<Result<_, _>>()?;
-            if names.is_empty() {
-                return Err(allowed.required(of, "tools")?.must_be("an array with at least one tool"));
-            }
-            Ok(Selection { choice, allowed: Some(names), needs_tools: Some(field.path.clone()) })
+        return Ok(Selection { choice: Choice::Any(choice), allowed: Some(targets), needs_tools });
+    }
+    match target(layout, field)? {
+        Some(target) if target.name.is_some() => {
+            Ok(Selection { choice: Choice::Named(target), allowed: None, needs_tools })
         }
-        _ => Err(kind.unsupported("it must be `function` or `allowed_tools`")),
+        _ => {
+            Err(kind
+                .unsupported("Podium does not run this tool; choose a tool that the client runs, or `auto`"))
+        }
     }
 }
 
@@ -213,10 +360,55 @@ fn mode(field: &Field<'_>, names: &[&str]) -> Result<ToolChoice, ApiError> {
     })
 }
 
-fn allowed_name(layout: Layout, field: &Field<'_>) -> Result<String, ApiError> {
-    check_function(field)?;
-    let function = layout.described(field, "function", &["name"])?;
-    Ok(function.required(function.object()?, "name")?.string()?.to_owned())
+/// The tool that a choice names; `None` for a tool that is not offered because of its type.
+fn target(layout: Layout, field: &Field<'_>) -> Result<Option<Target>, ApiError> {
+    let kind = field.required(field.object()?, "type")?;
+    let text = |of: &Field<'_>, member: &str| {
+        let member = of.member(of.object()?, member);
+        member.map(|text| text.string().map(str::to_owned)).transpose()
+    };
+    match (kind.string()?, layout) {
+        ("function", Layout::Nested) => {
+            let function = layout.described(field, "function", &["name"])?;
+            function.required(function.object()?, "name")?.string()?;
+            Ok(Some(Target { namespace: None, name: text(&function, "name")? }))
+        }
+        ("function" | "custom", Layout::Flat) => {
+            let function = layout.described(field, "function", &["name", "namespace"])?;
+            function.required(function.object()?, "name")?.string()?;
+            Ok(Some(Target { namespace: text(&function, "namespace")?, name: text(&function, "name")? }))
+        }
+        ("namespace", Layout::Flat) => {
+            let namespace = layout.described(field, "namespace", &["name"])?;
+            let name = namespace.required(namespace.object()?, "name")?.string()?;
+            Ok(Some(Target { namespace: Some(name.to_owned()), name: None }))
+        }
+        (hosted, Layout::Flat) if is_hosted(hosted) => Ok(None),
+        (_, Layout::Nested) => Err(kind.unsupported("it must be `function` or `allowed_tools`")),
+        (_, Layout::Flat) => {
+            Err(kind.unsupported("it must be `function`, `custom`, `namespace` or `allowed_tools`"))
+        }
+    }
+}
+
+/// Whether tools of this type are run by OpenAI's service, or are forms of a client's tools that only its models know.
+pub(super) fn is_hosted(kind: &str) -> bool {
+    const HOSTED: [&str; 13] = [
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use",
+        "computer_use_preview",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+        "web_search",
+    ];
+    HOSTED.contains(&kind) || kind.starts_with("web_search_")
 }
 
 #[cfg(test)]
@@ -238,7 +430,7 @@ mod tests {
                 _ => draft.parallel(&field)?,
             }
         }
-        draft.finish()
+        draft.finish().map(|read| read.tools)
     }
 
     fn function(name: &str) -> Value {
@@ -282,36 +474,6 @@ mod tests {
             (tools.choice, tools.tools.len(), tools.tools[0].name.as_str()),
             (ToolChoice::Required, 1, "find")
         );
-    }
-
-    #[test]
-    fn tools_of_the_responses_api_are_flat() {
-        let parsed = |tools: Value, choice: Value| {
-            let mut draft = ToolsDraft::flat();
-            draft.tools(&Field::new("tools", &tools))?;
-            draft.choice(&Field::new("tool_choice", &choice))?;
-            draft.finish()
-        };
-        let named = |name: &str| json!({"type": "function", "name": name});
-        let look =
-            json!({"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": false});
-        let tools = json!([look, named("find")]);
-        let read = parsed(tools.clone(), named("find")).unwrap().unwrap();
-        assert_eq!(read.choice, ToolChoice::Named("find".to_owned()));
-        assert_eq!((read.tools.len(), read.tools[0].strict), (2, Some(false)));
-        let allowed = json!({"type": "allowed_tools", "mode": "required", "tools": [named("look")]});
-        let read = parsed(tools.clone(), allowed).unwrap().unwrap();
-        assert_eq!((read.choice, read.tools.len()), (ToolChoice::Required, 1));
-        for (tools, choice, param) in [
-            (json!([function("look")]), json!("auto"), "tools[0].function"),
-            (json!([{"type": "custom", "name": "x"}]), json!("auto"), "tools[0].type"),
-            (json!([{"type": "function"}]), json!("auto"), "tools[0].name"),
-            (json!([named("a"), named("a")]), json!("auto"), "tools[1].name"),
-            (tools.clone(), function("look"), "tool_choice.function"),
-            (tools, named("other"), "tool_choice"),
-        ] {
-            assert_eq!(parsed(tools, choice).unwrap_err().param(), Some(param));
-        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The Responses API: whole and streamed responses, and stored ones.
 
+mod codex_tools;
 mod functions;
 mod schema;
 mod socket;

@@ -1,20 +1,22 @@
 //! The response object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use podium_domain::answer::AnswerForm;
 use podium_domain::run::{FinishReason, Run, RunState};
-use podium_domain::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
+use podium_domain::tools::{CallsAtOnce, ToolUse};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::id::response_id;
 use super::items::{Item, output};
 use super::record::Record;
+use super::tools::{ToolBody, tool_choice, tools_of};
 use super::usage::ResponseUsage;
 use crate::ErrorCode;
 use crate::finish::finish_of;
 use crate::json::text_of;
+use crate::openai::tool_forms::ToolForms;
 use crate::openai::unix_seconds;
 use crate::podium_object::RunBody;
 
@@ -87,24 +89,17 @@ pub(super) struct Body<'a> {
     user: Option<&'a str>,
     metadata: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    podium: Option<RunBody>,
+    podium: Option<PodiumBody<'a>>,
 }
 
-/// A function.
+/// The object `podium` of a response.
 #[derive(Serialize)]
-struct ToolBody<'a> {
-    r#type: &'static str,
-    name: &'a str,
-    description: Option<&'a str>,
-    parameters: &'a Value,
-    strict: Option<bool>,
-}
-
-impl<'a> From<&'a Tool> for ToolBody<'a> {
-    fn from(Tool { name, description, schema, strict }: &'a Tool) -> Self {
-        let description = Some(description.as_str()).filter(|text| !text.is_empty());
-        Self { r#type: "function", name, description, parameters: schema, strict: *strict }
-    }
+struct PodiumBody<'a> {
+    #[serde(flatten)]
+    run: RunBody,
+    /// The types of the tools that no worker was offered, because Podium does not run them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    tools_left_out: &'a BTreeSet<String>,
 }
 
 #[derive(Serialize)]
@@ -165,6 +160,10 @@ impl ResponseWriter {
         self.record.is_stored
     }
 
+    pub(super) const fn tool_forms(&self) -> &ToolForms {
+        &self.record.tool_forms
+    }
+
     /// The response as it is now.
     pub fn to_json(&self, run: &Run) -> String {
         text_of(&self.body(run, Moment::Now))
@@ -197,7 +196,7 @@ impl ResponseWriter {
             max_output_tokens: request.answer_tokens_max,
             max_tool_calls: record.max_tool_calls,
             model: &spec.model,
-            output: if is_shown { output(run) } else { Vec::new() },
+            output: if is_shown { output(run, &record.tool_forms) } else { Vec::new() },
             parallel_tool_calls: may_call_several(request.tools.as_ref(), record),
             previous_response_id: record.previous.map(response_id),
             prompt_cache_key: record.prompt_cache_key.as_deref(),
@@ -215,8 +214,8 @@ impl ResponseWriter {
                 format: Format::of(&request.answer),
                 verbosity: record.verbosity.as_deref().unwrap_or("medium"),
             },
-            tool_choice: tool_choice(request.tools.as_ref()),
-            tools: request.tools.iter().flat_map(|tools| &tools.tools).map(Into::into).collect(),
+            tool_choice: tool_choice(request.tools.as_ref(), &record.tool_forms),
+            tools: tools_of(request.tools.as_ref(), &record.tool_forms),
             top_logprobs: 0,
             top_p: request.sampling.top_p.unwrap_or(1.0),
             presence_penalty: 0.0,
@@ -225,7 +224,8 @@ impl ResponseWriter {
             usage: ended.then(|| ResponseUsage::of(run)),
             user: record.user.as_deref(),
             metadata: &record.metadata,
-            podium: ended.then(|| RunBody::of(run)),
+            podium: ended
+                .then(|| PodiumBody { run: RunBody::of(run), tools_left_out: record.tool_forms.left_out() }),
         }
     }
 
@@ -249,15 +249,6 @@ fn may_call_several(tools: Option<&ToolUse>, record: &Record) -> bool {
     match tools {
         Some(tools) => tools.at_once == CallsAtOnce::Several,
         None => record.parallel_tool_calls.unwrap_or(true),
-    }
-}
-
-fn tool_choice(tools: Option<&ToolUse>) -> Value {
-    match tools.map(|tools| &tools.choice) {
-        None | Some(ToolChoice::Auto) => json!("auto"),
-        Some(ToolChoice::None) => json!("none"),
-        Some(ToolChoice::Required) => json!("required"),
-        Some(ToolChoice::Named(name)) => json!({"type": "function", "name": name}),
     }
 }
 

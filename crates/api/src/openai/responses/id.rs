@@ -2,15 +2,40 @@
 
 use podium_domain::ids::RunId;
 
+use crate::openai::tool_forms::ToolKind;
+
 /// The digits of a run's id.
 const DIGITS: usize = 32;
 const RESPONSE: &str = "resp_";
-/// The prefixes of items: messages, reasoning, function calls and their outputs.
-const ITEMS: [&str; 4] = [MESSAGE, REASONING, CALL, OUTPUT];
+/// The prefixes of items: messages, reasoning, calls and their outputs.
+const ITEMS: [&str; 8] =
+    [MESSAGE, REASONING, CALL, OUTPUT, CUSTOM_CALL, CUSTOM_OUTPUT, SEARCH_CALL, SEARCH_OUTPUT];
 const MESSAGE: &str = "msg_";
 const REASONING: &str = "rs_";
 const CALL: &str = "fc_";
 const OUTPUT: &str = "fco_";
+const CUSTOM_CALL: &str = "ctc_";
+const CUSTOM_OUTPUT: &str = "ctco_";
+const SEARCH_CALL: &str = "tsc_";
+const SEARCH_OUTPUT: &str = "tso_";
+
+/// The prefix of the ids of calls of such a tool.
+const fn call_prefix(kind: &ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Function => CALL,
+        ToolKind::Custom { .. } => CUSTOM_CALL,
+        ToolKind::Search => SEARCH_CALL,
+    }
+}
+
+/// The prefix of the ids of outputs of such a tool.
+const fn output_prefix(kind: &ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Function => OUTPUT,
+        ToolKind::Custom { .. } => CUSTOM_OUTPUT,
+        ToolKind::Search => SEARCH_OUTPUT,
+    }
+}
 
 /// The id of a run's response.
 pub(super) fn response_id(run: RunId) -> String {
@@ -24,7 +49,7 @@ pub fn run_of_response(id: &str) -> Option<RunId> {
 
 /// The run that an item belongs to; none if the id is not one of ours.
 pub(super) fn run_of_item(id: &str) -> Option<RunId> {
-    let rest = ITEMS.iter().find_map(|prefix| id.strip_prefix(prefix))?;
+    let rest = after_prefix(&ITEMS, id)?;
     run_of(rest.split('_').next()?)
 }
 
@@ -38,31 +63,35 @@ pub(super) fn late_message_id(run: RunId) -> String {
     format!("{MESSAGE}{}_late", run.as_uuid().simple())
 }
 
-/// The id of the function call at position `call` of the answer.
-pub(super) fn output_call_id(run: RunId, call: usize) -> String {
-    format!("{CALL}{}_{call}", run.as_uuid().simple())
+/// The id of the call at position `call` of the answer.
+pub(super) fn output_call_id(run: RunId, kind: &ToolKind, call: usize) -> String {
+    format!("{}{}_{call}", call_prefix(kind), run.as_uuid().simple())
 }
 
-/// The position of a function call in the answer.
+/// The position of a call in the answer.
 pub(super) fn output_call_index(id: &str) -> Option<usize> {
-    id.strip_prefix(CALL)?.split_once('_')?.1.parse().ok()
+    after_prefix(&[CALL, CUSTOM_CALL, SEARCH_CALL], id)?.split_once('_')?.1.parse().ok()
 }
 
-/// The id of a function call in a run's input: part `part` of the message at `index` among all messages of the run.
-pub(super) fn input_call_id(run: RunId, index: usize, part: usize) -> String {
-    format!("{CALL}{}_{index}_{part}", run.as_uuid().simple())
+/// The id of a call in a run's input: part `part` of the message at `index` among all messages of the run.
+pub(super) fn input_call_id(run: RunId, kind: &ToolKind, index: usize, part: usize) -> String {
+    format!("{}{}_{index}_{part}", call_prefix(kind), run.as_uuid().simple())
 }
 
-/// The id of the output of a function in a run's input, as [`input_call_id`].
-pub(super) fn input_output_id(run: RunId, index: usize, part: usize) -> String {
-    format!("{OUTPUT}{}_{index}_{part}", run.as_uuid().simple())
+/// The id of the output of a tool in a run's input, as [`input_call_id`].
+pub(super) fn input_output_id(run: RunId, kind: &ToolKind, index: usize, part: usize) -> String {
+    format!("{}{}_{index}_{part}", output_prefix(kind), run.as_uuid().simple())
 }
 
-/// The message and the part that the id of a function call or an output in an input names.
+/// The message and the part that the id of a call or an output in an input names.
 pub(super) fn input_part(id: &str) -> Option<(usize, usize)> {
-    let rest = id.strip_prefix(CALL).or_else(|| id.strip_prefix(OUTPUT))?;
-    let (index, part) = rest.split_once('_')?.1.split_once('_')?;
+    let prefixes = [CALL, OUTPUT, CUSTOM_CALL, CUSTOM_OUTPUT, SEARCH_CALL, SEARCH_OUTPUT];
+    let (index, part) = after_prefix(&prefixes, id)?.split_once('_')?.1.split_once('_')?;
     Some((index.parse().ok()?, part.parse().ok()?))
+}
+
+fn after_prefix<'i>(prefixes: &[&str], id: &'i str) -> Option<&'i str> {
+    prefixes.iter().find_map(|prefix| id.strip_prefix(prefix))
 }
 
 /// The id of a message of a run's input. `index` is its position among all messages of the run.
@@ -98,14 +127,16 @@ mod tests {
         assert_eq!(input_message_index(&output_message_id(run)), None);
         let input = input_message_id(run, 12);
         assert_eq!((run_of_item(&input), input_message_index(&input)), (Some(run), Some(12)));
-        let call = output_call_id(run, 3);
-        assert_eq!(
-            (run_of_item(&call), output_call_index(&call), input_part(&call)),
-            (Some(run), Some(3), None)
-        );
-        for id in [input_call_id(run, 12, 1), input_output_id(run, 12, 1)] {
-            assert_eq!((run_of_item(&id), output_call_index(&id)), (Some(run), None), "{id}");
-            assert_eq!(input_part(&id), Some((12, 1)), "{id}");
+        for kind in [ToolKind::Function, ToolKind::Custom { format: None }, ToolKind::Search] {
+            let call = output_call_id(run, &kind, 3);
+            assert_eq!(
+                (run_of_item(&call), output_call_index(&call), input_part(&call)),
+                (Some(run), Some(3), None)
+            );
+            for id in [input_call_id(run, &kind, 12, 1), input_output_id(run, &kind, 12, 1)] {
+                assert_eq!((run_of_item(&id), output_call_index(&id)), (Some(run), None), "{id}");
+                assert_eq!(input_part(&id), Some((12, 1)), "{id}");
+            }
         }
     }
 

@@ -5,13 +5,24 @@ use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::RunId;
 use serde_json::{Map, Value};
 
-use super::compaction;
 use super::id::run_of_item;
+use super::tools::{TOOL_SEARCH, read_tools};
+use super::{compaction, custom_input};
 use crate::field::Field;
 use crate::image::of_url;
-use crate::openai::tools;
+use crate::openai::tool_forms::ToolKind;
+use crate::openai::tools::{self, ToolPlace, ToolsDraft};
 use crate::parts::{call_id, message_of};
 use crate::{ApiError, ErrorCode};
+
+/// Items of tools that a service ran. Workers do not get them: the answers after them say what was found.
+const RUN_BY_A_SERVICE: [&str; 5] = [
+    "code_interpreter_call",
+    "file_search_call",
+    "image_generation_call",
+    "mcp_list_tools",
+    "web_search_call",
+];
 
 /// An item of the input.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,20 +96,20 @@ pub(super) fn messages_of(items: Vec<InputItem>) -> Result<Vec<Message>, ApiErro
     Ok(messages)
 }
 
-/// The items of the parameter `input`.
-pub(super) fn input(field: &Field<'_>) -> Result<Vec<InputItem>, ApiError> {
+/// The items of the parameter `input`. Their tools are added to `tools`.
+pub(super) fn input(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Vec<InputItem>, ApiError> {
     match field.value {
         Value::String(text) => Ok(vec![InputItem::Message(Message::new(Role::User, text.as_str()))]),
         Value::Array(_) => {
             let items = field.array_of(MESSAGES_MAX)?;
-            items.filter_map(|item| item_of(&item).transpose()).collect()
+            items.filter_map(|item| item_of(&item, tools).transpose()).collect()
         }
         _ => Err(field.must_be("a string or an array of items")),
     }
 }
 
 /// An item; none for one that no worker needs.
-fn item_of(field: &Field<'_>) -> Result<Option<InputItem>, ApiError> {
+fn item_of(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Option<InputItem>, ApiError> {
     let item = field.object()?;
     let Some(kind) = field.member(item, "type") else { return message(field, item).map(Some) };
     match kind.string()? {
@@ -110,30 +121,90 @@ fn item_of(field: &Field<'_>) -> Result<Option<InputItem>, ApiError> {
             let content = field.required(item, "encrypted_content")?;
             compaction::message_of(&content).map(|message| Some(InputItem::Message(message)))
         }
-        "function_call" => call(field, item).map(|call| Some(InputItem::Call(call))),
-        "function_call_output" => output(field, item).map(|result| Some(InputItem::Output(result))),
+        "function_call" => call(field, tools).map(|call| Some(InputItem::Call(call))),
+        "custom_tool_call" => custom_call(field, tools).map(|call| Some(InputItem::Call(call))),
+        "tool_search_call" => search_call(field, tools),
+        "function_call_output" | "custom_tool_call_output" => {
+            output(field, item).map(|result| Some(InputItem::Output(result)))
+        }
+        "tool_search_output" => search_output(field, tools),
+        "additional_tools" => {
+            field.only(item, &["type", "id", "role", "tools"])?;
+            read_tools(tools, ToolPlace::Input, &field.required(item, "tools")?).map(|()| None)
+        }
+        hosted if RUN_BY_A_SERVICE.contains(&hosted) => Ok(None),
         _ => Err(kind.unsupported(
-            "it must be `message`, `function_call`, `function_call_output`, `reasoning`, `item_reference` or `compaction`",
+            "it must be `message`, `function_call`, `function_call_output`, `custom_tool_call`, \
+             `custom_tool_call_output`, `reasoning`, `item_reference` or `compaction`",
         )),
     }
 }
 
+/// The type, id and status of an item, its creator, and how it was called. They belong to an earlier response.
+const OF_A_CALL: [&str; 7] = ["type", "id", "call_id", "status", "created_by", "caller", "async"];
+
+/// Checks the members of a call or its output.
+fn only_call(field: &Field<'_>, members: &[&str]) -> Result<(), ApiError> {
+    let known: Vec<_> = OF_A_CALL.iter().chain(members).copied().collect();
+    field.only(field.object()?, &known)
+}
+
 /// A function call of an earlier answer. Its arguments are a model's text and need not be JSON.
-fn call(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolCall, ApiError> {
-    // The id and the status belong to an earlier response.
-    let known = ["type", "id", "call_id", "name", "arguments", "status", "namespace", "created_by"];
-    field.only(item, &known)?;
-    if let Some(namespace) = field.member(item, "namespace") {
-        return Err(namespace.unsupported("functions have no namespaces here; leave it out"));
-    }
+fn call(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<ToolCall, ApiError> {
+    only_call(field, &["name", "namespace", "arguments"])?;
+    let arguments = field.required(field.object()?, "arguments")?;
+    called(field, tools, ToolKind::Function, arguments.string()?)
+}
+
+/// A call of a custom tool.
+fn custom_call(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<ToolCall, ApiError> {
+    only_call(field, &["name", "namespace", "input"])?;
+    let text = field.required(field.object()?, "input")?;
+    let arguments = custom_input::arguments_of(text.string()?);
+    called(field, tools, ToolKind::Custom { format: None }, &arguments)
+}
+
+/// A call as workers know it.
+fn called(
+    field: &Field<'_>,
+    tools: &mut ToolsDraft,
+    kind: ToolKind,
+    arguments: &str,
+) -> Result<ToolCall, ApiError> {
+    let item = field.object()?;
     let id = call_id(&field.required(item, "call_id")?)?;
     let name = tools::name(&field.required(item, "name")?)?;
-    Ok(ToolCall::new(id, name, field.required(item, "arguments")?.string()?))
+    let namespace = field.member(item, "namespace").map(|namespace| tools::name(&namespace)).transpose()?;
+    Ok(ToolCall::new(id, tools.called(namespace.as_deref(), &name, kind), arguments))
+}
+
+/// A call of the client's search for tools; none for one that OpenAI's service ran.
+fn search_call(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Option<InputItem>, ApiError> {
+    only_call(field, &["execution", "arguments"])?;
+    let item = field.object()?;
+    let arguments = field.required(item, "arguments")?;
+    let Some(id) = field.member(item, "call_id") else { return Ok(None) };
+    let name = tools.called(None, TOOL_SEARCH, ToolKind::Search);
+    Ok(Some(InputItem::Call(ToolCall::new(call_id(&id)?, name, arguments.value.to_string()))))
+}
+
+/// The result of a search for tools: tools that are offered from now on.
+fn search_output(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Option<InputItem>, ApiError> {
+    only_call(field, &["execution", "tools"])?;
+    let item = field.object()?;
+    let found = field.required(item, "tools")?;
+    read_tools(tools, ToolPlace::Input, &found)?;
+    let Some(id) = field.member(item, "call_id") else { return Ok(None) };
+    let names = found.array()?.filter_map(|tool| Some(tool.value.get("name")?.as_str()?.to_owned()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let output =
+        if names.is_empty() { "No tools found.".to_owned() } else { format!("Tools found: {names}") };
+    Ok(Some(InputItem::Output(ToolResult::new(call_id(&id)?, "", output))))
 }
 
 /// The output of a function: a text, or parts. The name of the function comes from its call.
 fn output(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolResult, ApiError> {
-    field.only(item, &["type", "id", "call_id", "output", "status", "created_by"])?;
+    only_call(field, &["output"])?;
     let id = call_id(&field.required(item, "call_id")?)?;
     let output = content(Role::User, &field.required(item, "output")?)?;
     let images = output.parts.iter().flat_map(Part::images).cloned().collect();

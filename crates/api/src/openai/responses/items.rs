@@ -4,7 +4,9 @@ use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::run::{FinishReason, Run};
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use super::custom_input;
 use super::id::{
     input_call_id, input_message_id, input_message_index, input_output_id, input_part, output_call_id,
     output_call_index, output_message_id,
@@ -13,6 +15,7 @@ use super::input::InputItem;
 use super::record::Record;
 use crate::finish::{finish_of, refusal_text};
 use crate::json::text_of;
+use crate::openai::tool_forms::{ToolForm, ToolForms, ToolKind};
 
 /// An item.
 #[derive(Serialize)]
@@ -26,19 +29,49 @@ pub(super) enum Item<'a> {
         content: Vec<Content<'a>>,
         /// Whether an assistant's message is its answer or a comment before it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        phase: Option<&'static str>,
+        phase: Option<Phase>,
     },
     /// A function call.
     FunctionCall {
         id: String,
         status: ItemStatus,
         call_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
         name: String,
         /// The arguments, as the worker wrote them. Models write invalid JSON too.
         arguments: String,
     },
     /// The output of a function.
     FunctionCallOutput { id: String, status: ItemStatus, call_id: String, output: Output<'a> },
+    /// A call of a custom tool.
+    CustomToolCall {
+        id: String,
+        status: ItemStatus,
+        call_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+        name: String,
+        input: String,
+    },
+    /// The output of a custom tool.
+    CustomToolCallOutput { id: String, status: ItemStatus, call_id: String, output: Output<'a> },
+    /// A call of the client's search for tools.
+    ToolSearchCall {
+        id: String,
+        status: ItemStatus,
+        call_id: String,
+        execution: &'static str,
+        arguments: Value,
+    },
+    /// The result of a search for tools. The tools that it found are part of the request.
+    ToolSearchOutput {
+        id: String,
+        status: ItemStatus,
+        call_id: String,
+        execution: &'static str,
+        tools: [(); 0],
+    },
 }
 
 /// The output of a function: a text, or parts if it has images.
@@ -54,9 +87,71 @@ impl Item<'_> {
         match self {
             Self::Message { id, .. }
             | Self::FunctionCall { id, .. }
-            | Self::FunctionCallOutput { id, .. } => id,
+            | Self::FunctionCallOutput { id, .. }
+            | Self::CustomToolCall { id, .. }
+            | Self::CustomToolCallOutput { id, .. }
+            | Self::ToolSearchCall { id, .. }
+            | Self::ToolSearchOutput { id, .. } => id,
         }
     }
+
+    /// The item of a call, of whose arguments or text the client sees `written`.
+    pub(super) fn of_call(id: String, status: ItemStatus, call: CallNames, written: String) -> Self {
+        let CallNames { call_id, offered, form } = call;
+        let Some(ToolForm { name, namespace, kind }) = form else {
+            return Self::FunctionCall {
+                id,
+                status,
+                call_id,
+                namespace: None,
+                name: offered,
+                arguments: written,
+            };
+        };
+        match kind {
+            ToolKind::Function => {
+                Self::FunctionCall { id, status, call_id, namespace, name, arguments: written }
+            }
+            ToolKind::Custom { .. } => {
+                Self::CustomToolCall { id, status, call_id, namespace, name, input: written }
+            }
+            ToolKind::Search => {
+                // Clients expect an object.
+                let arguments = serde_json::from_str(&written).ok().filter(Value::is_object);
+                let arguments = arguments.unwrap_or_else(|| json!({}));
+                Self::ToolSearchCall { id, status, call_id, execution: "client", arguments }
+            }
+        }
+    }
+}
+
+/// The names of a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallNames {
+    pub(super) call_id: String,
+    /// The name by which workers know the tool.
+    pub(super) offered: String,
+    /// How the client knows it; `None` for a plain function.
+    pub(super) form: Option<ToolForm>,
+}
+
+impl CallNames {
+    pub(super) fn of(call_id: &str, offered: &str, forms: &ToolForms) -> Self {
+        Self { call_id: call_id.to_owned(), offered: offered.to_owned(), form: forms.of(offered).cloned() }
+    }
+
+    pub(super) fn kind(&self) -> &ToolKind {
+        self.form.as_ref().map_or(&ToolKind::Function, |form| &form.kind)
+    }
+}
+
+/// The item of a call that is complete.
+fn whole_call<'a>(id: String, status: ItemStatus, names: CallNames, arguments: &str) -> Item<'a> {
+    let written = match names.kind() {
+        ToolKind::Custom { .. } => custom_input::text_of(arguments),
+        ToolKind::Function | ToolKind::Search => arguments.to_owned(),
+    };
+    Item::of_call(id, status, names, written)
 }
 
 /// How far an item is.
@@ -99,13 +194,27 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A message of an answer.
-pub(super) fn message(id: String, status: ItemStatus, content: Vec<Content<'_>>) -> Item<'_> {
-    Item::Message { id, status, role: "assistant", content, phase: Some("final_answer") }
+/// Whether a message of the assistant is its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// It accompanies calls.
+    Commentary,
+    FinalAnswer,
 }
 
-/// The output of a run so far: a message, and the function calls after it. An answer is part of it once it is complete.
-pub(super) fn output(run: &Run) -> Vec<Item<'_>> {
+/// A message of an answer. Its phase is known at its end.
+pub(super) fn message(
+    id: String,
+    status: ItemStatus,
+    phase: Option<Phase>,
+    content: Vec<Content<'_>>,
+) -> Item<'_> {
+    Item::Message { id, status, role: "assistant", content, phase }
+}
+
+/// The output of a run so far: a message, and the calls after it. An answer is part of it once it is complete.
+pub(super) fn output<'a>(run: &'a Run, forms: &ToolForms) -> Vec<Item<'a>> {
     let Some(answer) = run.answer() else { return Vec::new() };
     let calls = run.tool_calls();
     let last = calls.len().checked_sub(1);
@@ -114,14 +223,13 @@ pub(super) fn output(run: &Run) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     if calls.is_empty() || !answer.is_empty() {
         let content = vec![Content::of_answer(run)];
-        items.push(message(output_message_id(run.id()), status_of(last.is_none()), content));
+        let phase = if calls.is_empty() { Phase::FinalAnswer } else { Phase::Commentary };
+        items.push(message(output_message_id(run.id()), status_of(last.is_none()), Some(phase), content));
     }
-    items.extend(calls.into_iter().enumerate().map(|(index, call)| Item::FunctionCall {
-        id: output_call_id(run.id(), index),
-        status: status_of(last == Some(index)),
-        call_id: call.id,
-        name: call.name,
-        arguments: call.arguments,
+    items.extend(calls.into_iter().enumerate().map(|(index, call)| {
+        let names = CallNames::of(&call.id, &call.name, forms);
+        let id = output_call_id(run.id(), names.kind(), index);
+        whole_call(id, status_of(last == Some(index)), names, &call.arguments)
     }));
     items
 }
@@ -178,10 +286,12 @@ pub struct InputItems<'a> {
 impl<'a> InputItems<'a> {
     /// At most `limit` items in `order`, those behind item `after` if it is given. None if the input has no such item.
     pub fn page(run: &'a Run, order: ItemOrder, after: Option<&str>, limit: usize) -> Option<Self> {
+        let record = Record::of(run);
         let messages = run.spec().request.conversation.messages().iter().enumerate();
-        let messages = messages.skip(Record::of(run).first_input());
+        let messages = messages.skip(record.first_input());
+        let forms = record.tool_forms;
         let mut data: Vec<_> =
-            messages.flat_map(|(index, message)| input_items(run, index, message)).collect();
+            messages.flat_map(|(index, message)| input_items(run, &forms, index, message)).collect();
         if order == ItemOrder::Descending {
             data.reverse();
         }
@@ -201,8 +311,8 @@ impl<'a> InputItems<'a> {
     }
 }
 
-/// The items of a message: its text and images, and then its function calls or outputs.
-fn input_items<'a>(run: &Run, index: usize, message: &'a Message) -> Vec<Item<'a>> {
+/// The items of a message: its text and images, and then its calls or their outputs.
+fn input_items<'a>(run: &Run, forms: &ToolForms, index: usize, message: &'a Message) -> Vec<Item<'a>> {
     let text = |text: &'a str| match message.role {
         Role::Assistant => Content::output(text),
         Role::User | Role::System => Content::InputText { text },
@@ -214,9 +324,14 @@ fn input_items<'a>(run: &Run, index: usize, message: &'a Message) -> Vec<Item<'a
         match part {
             Part::Text(more) => content.push(text(more)),
             Part::Image(image) => content.push(input_image(image)),
-            Part::ToolCall(call) => others.push(input_call(input_call_id(run.id(), index, part_index), call)),
+            Part::ToolCall(call) => {
+                let names = CallNames::of(&call.id, &call.name, forms);
+                let id = input_call_id(run.id(), names.kind(), index, part_index);
+                others.push(whole_call(id, ItemStatus::Completed, names, &call.arguments));
+            }
             Part::ToolResult(result) => {
-                others.push(input_output(input_output_id(run.id(), index, part_index), result));
+                let kind = forms.of(&result.name).map_or(&ToolKind::Function, |form| &form.kind);
+                others.push(input_output(input_output_id(run.id(), kind, index, part_index), kind, result));
             }
             Part::Reasoning(_) => {}
         }
@@ -235,12 +350,7 @@ fn input_image<'a>(image: &Image) -> Content<'a> {
     Content::InputImage { image_url: url_of(image), detail: "auto" }
 }
 
-fn input_call<'a>(id: String, call: &ToolCall) -> Item<'a> {
-    let ToolCall { id: call_id, name, arguments, .. } = call.clone();
-    Item::FunctionCall { id, status: ItemStatus::Completed, call_id, name, arguments }
-}
-
-fn input_output(id: String, result: &ToolResult) -> Item<'_> {
+fn input_output<'a>(id: String, kind: &ToolKind, result: &'a ToolResult) -> Item<'a> {
     let text = result.output.as_str();
     let output = if result.images.is_empty() {
         Output::Text(text)
@@ -248,7 +358,12 @@ fn input_output(id: String, result: &ToolResult) -> Item<'_> {
         let first = (!text.is_empty()).then_some(Content::InputText { text });
         Output::Parts(first.into_iter().chain(result.images.iter().map(input_image)).collect())
     };
-    Item::FunctionCallOutput { id, status: ItemStatus::Completed, call_id: result.call_id.clone(), output }
+    let (status, call_id) = (ItemStatus::Completed, result.call_id.clone());
+    match kind {
+        ToolKind::Function => Item::FunctionCallOutput { id, status, call_id, output },
+        ToolKind::Custom { .. } => Item::CustomToolCallOutput { id, status, call_id, output },
+        ToolKind::Search => Item::ToolSearchOutput { id, status, call_id, execution: "client", tools: [] },
+    }
 }
 
 fn url_of(image: &Image) -> String {
@@ -318,7 +433,7 @@ mod tests {
         assert_eq!(item_of(&run, &input_message_id(run.id(), 1)), Some(expected));
         assert_eq!(item_of(&run, &input_message_id(run.id(), 2)), None);
         assert_eq!(item_of(&run, &output_message_id(run.id())), None);
-        assert_eq!(item_of(&run, &output_call_id(run.id(), 0)), None);
+        assert_eq!(item_of(&run, &output_call_id(run.id(), &ToolKind::Function, 0)), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod body;
 mod compaction;
+mod custom_input;
 mod id;
 mod input;
 mod items;
@@ -13,6 +14,7 @@ mod pieces;
 mod record;
 mod request;
 mod stream;
+mod tools;
 mod usage;
 
 pub use body::ResponseWriter;

@@ -6,6 +6,8 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::openai::tool_forms::ToolForms;
+
 /// The stored record of a response. Processes of other versions read it, so a new field needs a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -38,6 +40,9 @@ pub(super) struct Record {
     pub(super) parallel_tool_calls: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tool_calls: Option<u32>,
+    /// How the client knows its tools.
+    #[serde(skip_serializing_if = "ToolForms::is_empty")]
+    pub(super) tool_forms: ToolForms,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -22,11 +22,12 @@ use super::input::{InputItem, input, messages_of, unknown_item};
 use super::items::item_of;
 use super::parameters::rule;
 use super::record::Record;
+use super::tools::read_tools;
 use crate::field::{Field, missing, unknown};
 use crate::json;
 use crate::model::model_name;
 use crate::openai::request::{effort, schema_form};
-use crate::openai::tools::ToolsDraft;
+use crate::openai::tools::{RequestTools, ToolPlace, ToolsDraft};
 use crate::podium_object::bound;
 use crate::{ApiError, ErrorCode, ModelName, NewRun};
 
@@ -274,7 +275,7 @@ impl Draft {
         let record = &mut self.record;
         match field.path.as_str() {
             "model" => self.model = Some(model_name(field)?),
-            "input" => self.input = Some(input(field)?),
+            "input" => self.input = Some(input(field, &mut self.tools)?),
             "instructions" => self.instructions = Some(field.string()?.to_owned()),
             "max_output_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
             "reasoning" => self.reasoning(field)?,
@@ -290,7 +291,7 @@ impl Draft {
             }
             "store" => self.store = Some(field.boolean()?),
             "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
-            "tools" => self.tools.tools(field)?,
+            "tools" => read_tools(&mut self.tools, ToolPlace::Parameter, field)?,
             "tool_choice" => self.tools.choice(field)?,
             "parallel_tool_calls" => {
                 record.parallel_tool_calls = Some(field.boolean()?);
@@ -349,7 +350,7 @@ impl Draft {
                 "a response in the background is read later, so `store` must be true",
             );
         }
-        let tools = self.tools.finish()?;
+        let RequestTools { tools, forms } = self.tools.finish()?;
         let mut policy = Policy::new(model.tier, self.effort);
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
@@ -363,7 +364,7 @@ impl Draft {
             sampling: self.sampling,
             answer: self.answer,
             tools,
-            record: Record { is_stored, ..self.record },
+            record: Record { is_stored, tool_forms: forms, ..self.record },
             stream: self.stream,
         })
     }

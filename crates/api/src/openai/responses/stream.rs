@@ -5,18 +5,20 @@ use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
 use super::body::{Body, Moment, ResponseWriter};
+use super::custom_input::CustomInput;
 use super::id::{late_message_id, output_call_id, output_message_id};
-use super::items::{Content, Item, ItemStatus, answer_status, message};
+use super::items::{CallNames, Content, Item, ItemStatus, Phase, answer_status, message};
 use super::pieces::Pieces;
 use crate::call_queue::{CallPiece, CallQueue};
 use crate::finish::refusal_text;
 use crate::json::text_of;
+use crate::openai::tool_forms::ToolKind;
 use crate::{ApiError, StreamEvent, StreamEvents};
 
 /// Writes the events of a response, with consecutive numbers from 0. The same run always has the same events, whenever and by
 /// whatever process they are written.
 ///
-/// The items follow each other: a message, and then the function calls, each of which begins once the one before it is whole. If a
+/// The items follow each other: a message, and then the calls, each of which begins once the one before it is whole. If a
 /// worker writes text after its calls, the stream ends with that text, and its numbers are those of this stream only.
 #[derive(Debug)]
 pub struct ResponseStream {
@@ -50,7 +52,12 @@ struct OpenItem {
 #[derive(Debug)]
 enum ItemKind {
     Message,
-    Call { call_id: String, name: String },
+    /// Its arguments are streamed.
+    Function(CallNames),
+    /// The text in its arguments is streamed.
+    Custom(CallNames, CustomInput),
+    /// Its arguments are shown at its end.
+    Search(CallNames),
 }
 
 /// An event. All have their name and their number.
@@ -108,6 +115,15 @@ struct OfArguments<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<&'a str>,
+    /// The text for a custom tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a str>,
+}
+
+impl<'a> OfArguments<'a> {
+    const fn of(item_id: &'a str, output_index: u32) -> Self {
+        Self { item_id, output_index, delta: None, name: None, arguments: None, input: None }
+    }
 }
 
 /// An error, in both forms in which clients look for it.
@@ -203,7 +219,7 @@ impl ResponseStream {
             match piece {
                 CallPiece::Begun { id, name } => {
                     self.close_item(ItemStatus::Completed, None, events);
-                    self.open_call(id, name, events);
+                    self.open_call(&id, &name, events);
                 }
                 CallPiece::Arguments(text) => self.write(&text, events),
             }
@@ -228,24 +244,24 @@ impl ResponseStream {
 
     fn open_message(&mut self, id: &str, events: &mut StreamEvents) {
         let output_index = self.item_count;
-        let item = message(id.to_owned(), ItemStatus::InProgress, Vec::new());
+        let item = message(id.to_owned(), ItemStatus::InProgress, None, Vec::new());
         self.open_item(OpenItem::new(id.to_owned(), output_index, ItemKind::Message), item, events);
         let part = Content::output("");
         let fields = OfPart { item_id: id, output_index, content_index: 0, part };
         self.push("response.content_part.added", fields, events);
     }
 
-    fn open_call(&mut self, call_id: String, name: String, events: &mut StreamEvents) {
-        let id = output_call_id(self.run, self.call_count);
+    fn open_call(&mut self, call_id: &str, name: &str, events: &mut StreamEvents) {
+        let names = CallNames::of(call_id, name, self.writer.tool_forms());
+        let id = output_call_id(self.run, names.kind(), self.call_count);
         self.call_count += 1;
-        let item = Item::FunctionCall {
-            id: id.clone(),
-            status: ItemStatus::InProgress,
-            call_id: call_id.clone(),
-            name: name.clone(),
-            arguments: String::new(),
+        let kind = match names.kind() {
+            ToolKind::Function => ItemKind::Function(names.clone()),
+            ToolKind::Custom { .. } => ItemKind::Custom(names.clone(), CustomInput::default()),
+            ToolKind::Search => ItemKind::Search(names.clone()),
         };
-        self.open_item(OpenItem::new(id, self.item_count, ItemKind::Call { call_id, name }), item, events);
+        let item = Item::of_call(id.clone(), ItemStatus::InProgress, names, String::new());
+        self.open_item(OpenItem::new(id, self.item_count, kind), item, events);
     }
 
     fn open_item(&mut self, open: OpenItem, item: Item<'_>, events: &mut StreamEvents) {
@@ -258,8 +274,18 @@ impl ResponseStream {
     /// Adds text to the open item.
     fn write(&mut self, text: &str, events: &mut StreamEvents) {
         let Some(open) = &mut self.open else { return };
-        open.text.push_str(text);
-        for piece in open.pieces.push(text) {
+        let pieces = match &mut open.kind {
+            ItemKind::Message | ItemKind::Function(_) => open.show(text),
+            ItemKind::Custom(_, input) => {
+                let text = input.push(text);
+                open.show(&text)
+            }
+            ItemKind::Search(_) => {
+                open.text.push_str(text);
+                Vec::new()
+            }
+        };
+        for piece in pieces {
             self.delta(&piece, events);
         }
     }
@@ -267,35 +293,44 @@ impl ResponseStream {
     fn delta(&mut self, piece: &str, events: &mut StreamEvents) {
         let Some(OpenItem { id, output_index, kind, .. }) = &self.open else { return };
         let (item_id, output_index) = (id.clone(), *output_index);
-        if matches!(kind, ItemKind::Message) {
-            let fields =
-                OfText { delta: Some(piece), logprobs: Some([]), ..OfText::of(&item_id, output_index) };
-            self.push("response.output_text.delta", fields, events);
-        } else {
-            let delta = Some(piece);
-            let fields = OfArguments { item_id: &item_id, output_index, delta, name: None, arguments: None };
-            self.push("response.function_call_arguments.delta", fields, events);
-        }
+        let delta = Some(piece);
+        let name = match kind {
+            ItemKind::Message => {
+                let fields = OfText { delta, logprobs: Some([]), ..OfText::of(&item_id, output_index) };
+                self.push("response.output_text.delta", fields, events);
+                return;
+            }
+            ItemKind::Custom(..) => "response.custom_tool_call_input.delta",
+            ItemKind::Function(_) | ItemKind::Search(_) => "response.function_call_arguments.delta",
+        };
+        self.push(name, OfArguments { delta, ..OfArguments::of(&item_id, output_index) }, events);
     }
 
     /// Ends the open item. `refusal` are the words of a worker that refused to answer.
     fn close_item(&mut self, status: ItemStatus, refusal: Option<&str>, events: &mut StreamEvents) {
-        if let Some(last) = self.open.as_mut().and_then(|open| open.pieces.finish()) {
+        for last in self.open.as_mut().map(OpenItem::finish).unwrap_or_default() {
             self.delta(&last, events);
         }
         let Some(OpenItem { id, output_index, kind, text, .. }) = self.open.take() else { return };
+        let arguments = OfArguments::of(&id, output_index);
         let item = match kind {
             ItemKind::Message => {
                 self.close_text(&id, output_index, &text, refusal, events);
-                message(id, status, vec![content_of(&text, refusal)])
+                let phase = if self.calls.is_empty() { Phase::FinalAnswer } else { Phase::Commentary };
+                message(id, status, Some(phase), vec![content_of(&text, refusal)])
             }
-            ItemKind::Call { call_id, name } => {
-                let (name_sent, arguments) = (Some(name.as_str()), Some(text.as_str()));
-                let fields =
-                    OfArguments { item_id: &id, output_index, delta: None, name: name_sent, arguments };
+            ItemKind::Function(names) => {
+                let name = Some(names.form.as_ref().map_or(names.offered.as_str(), |form| &form.name));
+                let fields = OfArguments { name, arguments: Some(&text), ..arguments };
                 self.push("response.function_call_arguments.done", fields, events);
-                Item::FunctionCall { id, status, call_id, name, arguments: text }
+                Item::of_call(id, status, names, text)
             }
+            ItemKind::Custom(names, _) => {
+                let fields = OfArguments { input: Some(&text), ..arguments };
+                self.push("response.custom_tool_call_input.done", fields, events);
+                Item::of_call(id, status, names, text)
+            }
+            ItemKind::Search(names) => Item::of_call(id, status, names, text),
         };
         self.push("response.output_item.done", OfItem { output_index, item }, events);
     }
@@ -353,6 +388,25 @@ impl ResponseStream {
 impl OpenItem {
     fn new(id: String, output_index: u32, kind: ItemKind) -> Self {
         Self { id, output_index, kind, pieces: Pieces::default(), text: String::new() }
+    }
+
+    /// Adds text that the client sees. Returns the pieces that it completes.
+    fn show(&mut self, text: &str) -> Vec<String> {
+        self.text.push_str(text);
+        self.pieces.push(text)
+    }
+
+    /// The pieces that still wait, once the item is complete.
+    fn finish(&mut self) -> Vec<String> {
+        let mut pieces = match &mut self.kind {
+            ItemKind::Custom(_, input) => {
+                let rest = input.finish();
+                self.show(&rest)
+            }
+            ItemKind::Message | ItemKind::Function(_) | ItemKind::Search(_) => Vec::new(),
+        };
+        pieces.extend(self.pieces.finish());
+        pieces
     }
 }
 

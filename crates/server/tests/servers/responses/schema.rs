@@ -101,6 +101,8 @@ pub(super) fn check_item(item: &Value) {
         Some("message") => "msg_",
         Some("function_call") => "fc_",
         Some("function_call_output") => "fco_",
+        Some("custom_tool_call") => "ctc_",
+        Some("custom_tool_call_output") => "ctco_",
         other => panic!("unknown item {other:?}"),
     };
     has(item, "id", |id| id.as_str().is_some_and(|id| id.starts_with(prefix) && id.len() <= 64));
@@ -112,9 +114,9 @@ pub(super) fn check_item(item: &Value) {
         return;
     }
     has(item, "call_id", Value::is_string);
-    if prefix == "fc_" {
+    if matches!(prefix, "fc_" | "ctc_") {
         has(item, "name", Value::is_string);
-        has(item, "arguments", Value::is_string);
+        has(item, if prefix == "fc_" { "arguments" } else { "input" }, Value::is_string);
     } else {
         has(item, "output", |output| output.is_string() || output.is_array());
         item["output"].as_array().into_iter().flatten().for_each(check_part);
@@ -167,7 +169,12 @@ pub(super) fn check_event(name: &str, data: &Value) {
             has(data, "logprobs", Value::is_array);
             has(data, if name.ends_with("delta") { "delta" } else { "text" }, Value::is_string);
         }
-        "response.function_call_arguments.delta" => {
+        "response.custom_tool_call_input.done" => {
+            place(&["output_index"]);
+            has(data, "item_id", Value::is_string);
+            has(data, "input", Value::is_string);
+        }
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
             place(&["output_index"]);
             has(data, "item_id", Value::is_string);
             has(data, "delta", Value::is_string);
