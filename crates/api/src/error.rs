@@ -42,6 +42,10 @@ pub enum ErrorCode {
     RunNotFound,
     /// The response is unknown.
     ResponseNotFound,
+    /// The conversation, or one of its items, does not exist.
+    ConversationNotFound,
+    /// Another request changes the conversation.
+    ConversationLocked,
     /// The response that a request continues is unknown.
     PreviousResponseNotFound,
     /// The route is unknown.
@@ -127,7 +131,7 @@ const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -137,6 +141,8 @@ impl ErrorCode {
         Self::ModelNotFound,
         Self::RunNotFound,
         Self::ResponseNotFound,
+        Self::ConversationNotFound,
+        Self::ConversationLocked,
         Self::PreviousResponseNotFound,
         Self::RouteNotFound,
         Self::MethodNotAllowed,
@@ -199,6 +205,12 @@ impl ErrorCode {
             Self::RunNotFound => ("RUN_NOT_FOUND", Code::NotFound, 404, INVALID, "run_not_found", false),
             Self::ResponseNotFound => {
                 ("RESPONSE_NOT_FOUND", Code::NotFound, 404, INVALID, "response_not_found", false)
+            }
+            Self::ConversationNotFound => {
+                ("CONVERSATION_NOT_FOUND", Code::NotFound, 404, INVALID, "conversation_not_found", false)
+            }
+            Self::ConversationLocked => {
+                ("CONVERSATION_LOCKED", Code::FailedPrecondition, 409, INVALID, "conversation_locked", false)
             }
             Self::PreviousResponseNotFound => (
                 "PREVIOUS_RESPONSE_NOT_FOUND",

@@ -11,6 +11,7 @@ use podium_ports::cache::{CacheOptions, StepCache};
 use podium_ports::clock::{Clock, Ids as _};
 use podium_ports::conductor_profile::ConductorProfiles;
 use podium_ports::limiter::Limiter;
+use podium_ports::objects::Objects;
 use podium_ports::queue::Lane;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
@@ -151,6 +152,11 @@ impl Connections {
 
     /// The keys and budgets.
     pub fn accounts(&self) -> Arc<dyn Accounts> {
+        Arc::new(self.store.clone())
+    }
+
+    /// The objects of clients besides runs.
+    pub fn objects(&self) -> Arc<dyn Objects> {
         Arc::new(self.store.clone())
     }
 

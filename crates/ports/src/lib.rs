@@ -10,6 +10,7 @@ pub mod conductor;
 pub mod conductor_profile;
 pub mod limiter;
 pub mod live;
+pub mod objects;
 pub mod queue;
 pub mod server;
 pub mod store;

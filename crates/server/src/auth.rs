@@ -177,6 +177,11 @@ impl Authenticator {
         Ok(Some(Caller { tenant, key, budgets }))
     }
 
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The sums of the caller's budgets in their current periods.
     pub(crate) async fn sums(&self, caller: &Caller) -> Result<Vec<BudgetSum>, ApiError> {
         sums(&*self.accounts, caller.budgets.clone(), self.clock.now())

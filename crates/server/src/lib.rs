@@ -12,7 +12,10 @@ mod tenant_streams;
 mod use_cases;
 mod watch;
 
+use std::sync::Arc;
+
 use podium_engine::Engine;
+use podium_ports::objects::Objects;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +33,8 @@ pub use use_cases::{load, submit};
 struct Backend {
     engine: Engine,
     auth: Authenticator,
+    /// The conversations of clients.
+    objects: Arc<dyn Objects>,
     /// The open streams of each tenant, over both APIs.
     streams: TenantStreams,
     /// None if this cluster is the only cell.

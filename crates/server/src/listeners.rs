@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_engine::Engine;
+use podium_ports::objects::Objects;
 use podium_ports::server::ServerLimits;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -71,11 +72,19 @@ impl Listeners {
     }
 
     /// Starts both servers. `started` is in seconds since the Unix epoch.
-    pub fn open(self, engine: &Engine, auth: &Authenticator, limits: ServerLimits, started: u64) -> Servers {
+    pub fn open(
+        self,
+        engine: &Engine,
+        auth: &Authenticator,
+        objects: Arc<dyn Objects>,
+        limits: ServerLimits,
+        started: u64,
+    ) -> Servers {
         let closing = Closing::default();
         let mut tasks = JoinSet::new();
         let streams = TenantStreams::new(limits.tenant_streams_max);
-        let backend = Backend { engine: engine.clone(), auth: auth.clone(), streams, cells: self.cells };
+        let (engine, auth) = (engine.clone(), auth.clone());
+        let backend = Backend { engine, auth, objects, streams, cells: self.cells };
         let http = http::router(backend.clone(), &limits, started, closing.clone());
         let connections = Connections::new(limits);
         let stopping = closing.stopping.clone();

@@ -18,6 +18,7 @@ mod columns;
 mod connections;
 mod leases;
 mod migrate;
+mod objects;
 mod open;
 #[cfg(test)]
 mod plans;

@@ -24,8 +24,8 @@ use crate::{Options, Store};
 /// The number of ended runs.
 const ENDED_RUNS: i64 = 100_000;
 /// Tables that no statement may scan.
-const TABLES: [&str; 8] =
-    ["runs", "run_states", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
+const TABLES: [&str; 9] =
+    ["runs", "run_states", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums", "objects"];
 
 /// A statement and its expected plan.
 struct Statement {
@@ -53,6 +53,12 @@ const STATEMENTS: &[Statement] = &[
         file: "add_key.sql",
         arguments: &["'key_1'", "'acme'", "'\\x00'::bytea", "8::bigint", "1000::bigint"],
         indexes: &["keys_tenant"],
+        whole: &[],
+    },
+    Statement {
+        file: "add_object.sql",
+        arguments: &["'acme'", "'conv_1'", "'{}'", "8::bigint"],
+        indexes: &[],
         whole: &[],
     },
     Statement {
@@ -89,6 +95,12 @@ const STATEMENTS: &[Statement] = &[
             TEXTS,
         ],
         indexes: &["run_states_pkey", "tasks_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "change_object.sql",
+        arguments: &["'acme'", "'conv_1'", "'{}'", "8::bigint", "1::bigint"],
+        indexes: &["objects_pkey"],
         whole: &[],
     },
     Statement {
@@ -185,6 +197,12 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement { file: "find_key.sql", arguments: &["'\\x00'::bytea"], indexes: &["keys_hash"], whole: &[] },
     Statement {
+        file: "find_object.sql",
+        arguments: &["'acme'", "'conv_1'"],
+        indexes: &["objects_pkey"],
+        whole: &[],
+    },
+    Statement {
         file: "find_overdue.sql",
         arguments: &["8::bigint", "256::bigint", RUNS],
         indexes: &["run_states_active"],
@@ -262,6 +280,7 @@ const STATEMENTS: &[Statement] = &[
         indexes: &["run_events_pkey"],
         whole: &[],
     },
+    Statement { file: "read_secret.sql", arguments: &[], indexes: &[], whole: &[] },
     Statement {
         file: "read_sums.sql",
         arguments: &[PAYERS, TWO],
@@ -272,6 +291,18 @@ const STATEMENTS: &[Statement] = &[
         file: "remove_budget.sql",
         arguments: &["'tenant:acme'"],
         indexes: &["budgets_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "remove_object.sql",
+        arguments: &["'acme'", "'conv_1'"],
+        indexes: &["objects_pkey"],
+        whole: &[],
+    },
+    Statement {
+        file: "remove_old_objects.sql",
+        arguments: &["8::bigint", "1::bigint", "64::bigint"],
+        indexes: &["objects_changed"],
         whole: &[],
     },
     Statement {
@@ -318,7 +349,8 @@ const FILL_ACCOUNTS: &str = "
     FROM generate_series(1, 10000) AS n;
     INSERT INTO budgets SELECT 'tenant:tenant_' || n, 'tenant_' || n, 'day', n FROM generate_series(1, 20000) AS n;
     INSERT INTO ratings SELECT copied_id(n, n), 'tenant_' || n % 1000, 0.5, NULL, n FROM generate_series(1, 20000) AS n;
-    INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n";
+    INSERT INTO budget_sums SELECT 'tenant:tenant_' || n % 1000, n / 1000, n, 0 FROM generate_series(1, 10000) AS n;
+    INSERT INTO objects SELECT 'tenant_' || n % 1000, 'conv_' || n, 1, '{}', n FROM generate_series(1, 20000) AS n";
 /// Far more lanes and processes than exist, so that their indexes are useful. Two of these processes hold tasks.
 const FILL_LEASES: &str = "
     INSERT INTO lane_dispatchers SELECT 'lane-' || n, gen_random_uuid(), 0 FROM generate_series(1, 20000) AS n;

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::call::Call;
+use crate::objects::RemoveOldObjects;
 
 /// The id up to which an unfinished walk has removed runs. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,8 @@ pub(crate) async fn remove_ended(
     store.call(&RemoveSums { now: stored(now.unix_ms()), kept: sums_kept }).await?;
     let (after, limit) = (store.removal.get(), usize::try_from(limit).unwrap_or(usize::MAX));
     let (now, kept) = (stored(now.unix_ms()), ms(kept));
+    let old = RemoveOldObjects { now, kept, limit: i64::try_from(limit).unwrap_or(i64::MAX) };
+    store.call(&old).await?;
     let remove = |after, limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         RemoveEnded { after, before, now, kept, limit }

@@ -14,6 +14,7 @@ mod accounts;
 mod charged;
 mod leases;
 mod migrate;
+mod objects;
 mod open;
 #[cfg(test)]
 mod plans;
@@ -189,6 +190,7 @@ impl RunCatalog for Store {
     }
 
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        objects::remove_old(self, now.before(kept), limit).await?;
         remove::remove_ended(self, now.before(kept), limit).await
     }
 }

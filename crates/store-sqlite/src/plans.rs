@@ -5,10 +5,11 @@ use std::path::Path;
 
 use sqlx::AssertSqlSafe;
 
-use crate::{Options, Store, accounts, charged, leases, ratings, read, remove, sweep, write};
+use crate::{Options, Store, accounts, charged, leases, objects, ratings, read, remove, sweep, write};
 
 /// Tables that no statement may scan.
-const TABLES: [&str; 7] = ["runs", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums"];
+const TABLES: [&str; 8] =
+    ["runs", "run_events", "tasks", "ratings", "keys", "budgets", "budget_sums", "objects"];
 
 /// All statements by name: each begins with a comment that has its name.
 fn statements() -> BTreeMap<&'static str, &'static str> {
@@ -29,6 +30,13 @@ fn statements() -> BTreeMap<&'static str, &'static str> {
         leases::FIND_HELD,
         leases::READ_LEASE,
         leases::REMOVE_LEASES,
+        objects::ADD_OBJECT,
+        objects::CHANGE_OBJECT,
+        objects::FIND_OBJECT,
+        objects::FIND_OLD_OBJECT,
+        objects::READ_SECRET,
+        objects::REMOVE_OBJECT,
+        objects::REMOVE_OLD_OBJECTS,
         ratings::LIST_RATED,
         ratings::RATE_RUN,
         read::FIND_UNSETTLED,

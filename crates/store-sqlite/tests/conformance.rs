@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use podium_store_sqlite::{Options, Store};
 use podium_testkit::accounts::AccountsFixture;
+use podium_testkit::objects::ObjectsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -37,6 +38,24 @@ mod accounts {
     use super::accounts_fixture;
 
     podium_testkit::accounts_suite! { #[tokio::test] accounts_fixture() }
+}
+
+async fn objects_fixture() -> ObjectsFixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("podium.db");
+    let store = Store::open(&path, Options::default()).await.unwrap();
+    ObjectsFixture {
+        first: Arc::new(store.clone()),
+        second: Arc::new(Store::open(&path, Options::default()).await.unwrap()),
+        runs: Arc::new(store),
+        keep: Box::new(folder),
+    }
+}
+
+mod objects {
+    use super::objects_fixture;
+
+    podium_testkit::objects_suite! { #[tokio::test] objects_fixture() }
 }
 
 mod ratings {

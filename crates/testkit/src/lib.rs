@@ -12,6 +12,7 @@ mod ids;
 pub mod limiter;
 pub mod live_stream;
 pub mod metrics;
+pub mod objects;
 mod open_limiter;
 mod process_leases;
 pub mod ratings;

@@ -63,7 +63,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
         Some(cells) => listeners.in_cells(cells),
     };
     let started_at = unix_seconds(connections.clock().now());
-    let mut servers = listeners.open(&engine, &auth, limits, started_at);
+    let mut servers = listeners.open(&engine, &auth, connections.objects(), limits, started_at);
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     if let Some(warning) = warning {

@@ -16,6 +16,7 @@ use podium_ports::clock::Clock;
 use podium_ports::conductor::{ConductorError, Conductors, PlanOutcome, TextSink};
 use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
+use podium_ports::objects::Objects;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::{RandomIds, SystemClock};
@@ -178,6 +179,11 @@ impl Embedded {
             Some(conductors) => self.engine.plan(conductors.current(), conversation, policy, text).await,
             None => Err(ConductorError::Absent { id: self.engine.conductor_id().to_owned() }),
         }
+    }
+
+    /// The objects of clients besides runs.
+    pub(crate) fn objects(&self) -> Arc<dyn Objects> {
+        Arc::new(self.store.clone())
     }
 
     /// The check of callers' keys.

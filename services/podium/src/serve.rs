@@ -71,8 +71,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
         warn!("{warning}");
     }
     let access = embedded.access(settings.keys_required);
-    let mut servers =
-        listeners.open(&engine, &access, settings.limits.clone(), unix_seconds(SystemClock.now()));
+    let started = unix_seconds(SystemClock.now());
+    let mut servers = listeners.open(&engine, &access, embedded.objects(), settings.limits.clone(), started);
     let (conductor, pool) = (engine.conductor_ids().collect::<Vec<_>>().join(", "), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
     drop(engine);

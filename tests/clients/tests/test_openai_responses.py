@@ -153,3 +153,32 @@ def test_a_conversation_is_compacted(direct: Podium) -> None:
     answer = httpx.post(f"{direct.http}/v1/responses/compact", json=body, timeout=PATIENCE_S).json()
     assert (answer["object"], answer["output"][0]["type"]) == ("response.compaction", "compaction")
     assert ask(direct, [answer["output"][0], {"role": "user", "content": WORDS_QUESTION}]).status == "completed"
+
+
+def test_a_conversation_collects_items_and_responses(able: Podium) -> None:
+    client = able.openai(max_retries=0)
+    first = {"type": "message", "role": "user", "content": "my name is Ada"}
+    conversation = client.conversations.create(items=[first], metadata={"a": "b"})
+    response = client.responses.create(model="podium-mini", conversation=conversation.id, input="who am I?")
+    assert response.conversation.id == conversation.id
+    with client.responses.stream(model="podium-mini", conversation=conversation.id, input="again?") as stream:
+        assert stream.get_final_response().status == "completed"
+    items = list(client.conversations.items.list(conversation.id, order="asc", limit=2))
+    assert [item.role for item in items] == ["user", "user", "assistant", "user", "assistant"]
+    assert items[1].content[0].text == "who am I?"
+    client.conversations.items.delete(items[0].id, conversation_id=conversation.id)
+    assert client.conversations.items.retrieve(items[2].id, conversation_id=conversation.id).id == items[2].id
+    added = client.conversations.items.create(conversation.id, items=[first])
+    assert added.data[0].content[0].text == "my name is Ada"
+    assert client.conversations.update(conversation.id, metadata={"c": "d"}).metadata == {"c": "d"}
+    assert client.conversations.delete(conversation.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.retrieve(conversation.id)
+
+
+def test_a_deleted_response_does_not_exist(able: Podium) -> None:
+    client = able.openai(max_retries=0)
+    response = client.responses.create(model="podium-mini", input="hello")
+    client.responses.delete(response.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(response.id)

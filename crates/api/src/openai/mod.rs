@@ -17,7 +17,8 @@ pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
 pub use responses::{
-    InputItems, ItemOrder, ResponseRequest, ResponseStream, ResponseWriter, compacted, error_event,
-    run_of_response, with_response_names,
+    ClientConversation, ConversationItems, ItemOrder, ItemPage, ResponseRequest, ResponseStream,
+    ResponseWriter, compacted, conversation_id, error_event, is_conversation_id, removed_response,
+    response_id, run_of_response, unknown_conversation, with_response_names,
 };
 pub use run::run_body;

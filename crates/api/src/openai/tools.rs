@@ -85,7 +85,7 @@ pub(super) enum ToolPlace {
     Input,
 }
 
-/// What a request says about tools.
+/// The tools of a request.
 pub(super) struct RequestTools {
     /// `None` without tools.
     pub(super) tools: Option<ToolUse>,
@@ -187,6 +187,11 @@ impl ToolsDraft {
             self.called.insert(&offered, ToolForm { name, namespace, kind });
         }
         offered
+    }
+
+    /// The forms of the tools of earlier calls.
+    pub(super) fn into_called(self) -> ToolForms {
+        self.called
     }
 
     pub(super) fn choice(&mut self, field: &Field<'_>) -> Result<(), ApiError> {

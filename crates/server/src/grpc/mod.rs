@@ -105,7 +105,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    Backend { engine, auth, streams, cells }: Backend,
+    Backend { engine, auth, streams, cells, objects: _ }: Backend,
     stop: CancellationToken,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();

@@ -17,6 +17,7 @@ use podium_engine::{AnswerError, AnswerPart, Submitted};
 use tokio_util::sync::CancellationToken;
 
 use super::ServerState;
+use super::conversations::{Joined, join};
 use super::disconnect::{CancelOnDisconnect, accept};
 use super::reply::{Refusal, name_run, unread_json};
 use crate::auth::Caller;
@@ -76,12 +77,14 @@ pub(super) struct Asked {
     pub(super) new_run: NewRun,
     /// Whether the client can find the run later, so that it goes on if the client disconnects.
     pub(super) is_findable: bool,
+    /// The conversation that it joins.
+    pub(super) joined: Option<Joined>,
 }
 
 impl Asked {
     /// A client finds a run again by its own name for the request.
     pub(super) fn new(new_run: NewRun) -> Self {
-        Self { is_findable: new_run.request_id.is_some(), new_run }
+        Self { is_findable: new_run.request_id.is_some(), new_run, joined: None }
     }
 }
 
@@ -97,17 +100,28 @@ pub(super) async fn answer<F: AnswerFormat>(
     if delivery == Delivery::Whole {
         return whole_answer(state, caller, unread, asked, |run| format(run).whole(run)).await;
     }
-    let Asked { new_run, is_findable } = asked;
-    let engine = state.engine.clone();
     let tenant = caller.tenant.clone();
     let open = state.streams.begin(&tenant)?;
-    let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
+    let is_findable = asked.is_findable;
+    let accepting = submitted(state.clone(), caller, asked);
     let (submitted, guard) = accept(state, is_findable, accepting, Submitted::run_id).await?;
     let id = submitted.run_id();
     let run = run_of(state, &tenant, submitted).await?;
     let mut response = streamed(state, run, guard, open, unread, format).await?;
     name_run(&mut response, id);
     Ok(response)
+}
+
+/// Makes the run, which joins its conversation.
+pub(super) async fn submitted(
+    state: ServerState,
+    caller: Caller,
+    asked: Asked,
+) -> Result<Submitted, ApiError> {
+    let tenant = caller.tenant.clone();
+    let submitted = use_cases::submit(&state.engine, caller, asked.new_run).await?;
+    join(&state, &tenant, asked.joined, &submitted).await?;
+    Ok(submitted)
 }
 
 /// The run of a request: new, or as it is now.
@@ -210,9 +224,14 @@ pub(super) async fn whole_answer(
     asked: Asked,
     write: impl FnOnce(&Run) -> Option<String>,
 ) -> Result<Response, Refusal> {
-    let Asked { new_run, is_findable } = asked;
-    let engine = state.engine.clone();
-    let accepting = async move { use_cases::ask(&engine, caller, new_run).await };
+    let Asked { new_run, is_findable, joined } = asked;
+    let at_work = state.clone();
+    let accepting = async move {
+        let tenant = caller.tenant.clone();
+        let (submitted, ending) = use_cases::ask(&at_work.engine, caller, new_run).await?;
+        join(&at_work, &tenant, joined, &submitted).await?;
+        Ok((submitted, ending))
+    };
     let (asked, mut guard) =
         accept(state, is_findable, accepting, |(submitted, _)| submitted.run_id()).await?;
     let (submitted, mut ending) = asked;

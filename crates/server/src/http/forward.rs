@@ -129,6 +129,8 @@ mod tests {
             (format!("/v1/responses/resp_{}/cancel", id.as_uuid().simple()), Subject::Run(id)),
             ("/v1/responses".to_owned(), Subject::Tenant),
             ("/v1/responses/compact".to_owned(), Subject::Tenant),
+            ("/v1/conversations".to_owned(), Subject::Tenant),
+            ("/v1/conversations/conv_1/items".to_owned(), Subject::Tenant),
             ("/v1/responses/x".to_owned(), Subject::Neither),
             ("/v1/runs/x".to_owned(), Subject::Neither),
             ("/v1/runs".to_owned(), Subject::Tenant),

@@ -44,7 +44,7 @@ pub(super) fn cors(origins: &[String]) -> CorsLayer {
         [REQUEST_ID, ANTHROPIC_REQUEST_ID, PROCESSING_MS, RUN_ID, SHOULD_RETRY].map(HeaderName::from_static);
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
-        .allow_methods([Method::GET, Method::POST])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // A wildcard would not include `authorization`.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(exposed.into_iter().chain([RETRY_AFTER]).collect::<Vec<_>>())
@@ -58,7 +58,7 @@ pub(super) struct RequestId(Option<HeaderValue>);
 impl RequestId {
     fn of(headers: &HeaderMap) -> Self {
         let own = headers.get(REQUEST_ID).filter(|id| is_usable(id)).cloned();
-        Self(own.or_else(|| HeaderValue::from_str(&http_request_id()).ok()))
+        Self(own.or_else(|| HeaderValue::from_str(&random_id()).ok()))
     }
 
     /// The id as text.
@@ -107,9 +107,9 @@ pub(super) fn is_anthropic(request: &Request) -> bool {
         || request.headers().contains_key(ANTHROPIC_VERSION)
 }
 
-/// A new id for a request, for logs and for the client.
-#[expect(clippy::disallowed_methods, reason = "an id for log lines; nothing depends on it")]
-fn http_request_id() -> String {
+/// A random id: of a request, for logs and for the client, or of a conversation.
+#[expect(clippy::disallowed_methods, reason = "no run depends on it")]
+pub(super) fn random_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 

@@ -6,6 +6,7 @@
 mod answer;
 mod budgets;
 mod chat;
+mod conversations;
 mod disconnect;
 mod estimates;
 mod events;
@@ -35,6 +36,7 @@ use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{InvalidId, RequestId, RunId};
 use podium_engine::Engine;
 use podium_ports::causes::with_causes;
+use podium_ports::objects::Objects;
 use podium_ports::server::ServerLimits;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -60,6 +62,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 struct ServerState {
     engine: Engine,
     auth: Authenticator,
+    objects: Arc<dyn Objects>,
     streams: TenantStreams,
     hosts_allowed: Arc<[String]>,
     /// Origins of web pages that may use the API.
@@ -76,7 +79,7 @@ struct ServerState {
 
 /// The HTTP API. `started` is in seconds since the Unix epoch.
 pub(crate) fn router(
-    Backend { engine, auth, streams, cells }: Backend,
+    Backend { engine, auth, objects, streams, cells }: Backend,
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
@@ -84,15 +87,35 @@ pub(crate) fn router(
     let Closing { stopping, cut, left } = closing;
     let hosts_allowed = limits.hosts_allowed.as_slice().into();
     let cors_origins = limits.cors_origins.as_slice().into();
-    let state =
-        ServerState { engine, auth, streams, hosts_allowed, cors_origins, started, stopping, cut, left };
+    let state = ServerState {
+        engine,
+        auth,
+        objects,
+        streams,
+        hosts_allowed,
+        cors_origins,
+        started,
+        stopping,
+        cut,
+        left,
+    };
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create).get(responses::connect))
         .route("/v1/responses/compact", post(responses::compact))
-        .route("/v1/responses/{id}", get(responses::one))
+        .route("/v1/responses/{id}", get(responses::one).delete(responses::remove))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::input_items))
+        .route("/v1/conversations", post(conversations::create))
+        .route(
+            "/v1/conversations/{id}",
+            get(conversations::one).post(conversations::change).delete(conversations::remove),
+        )
+        .route("/v1/conversations/{id}/items", get(conversations::items).post(conversations::add_items))
+        .route(
+            "/v1/conversations/{id}/items/{item}",
+            get(conversations::item).delete(conversations::remove_item),
+        )
         .route("/v1/messages", post(messages::create))
         .route("/v1/messages/count_tokens", post(messages::count_tokens))
         .route("/v1/estimates", post(estimates::estimate))

@@ -81,7 +81,7 @@ pub(super) async fn discard(mut body: Body) {
 
 /// The credential of a request: the header `authorization`, or a key in Anthropic's header. A header that is not text cannot hold
 /// a key.
-fn authorization(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+pub(super) fn authorization(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let key = || text(API_KEY).map(|key| Cow::Owned(format!("Bearer {key}")));
     text(AUTHORIZATION).map(Cow::Borrowed).or_else(key)

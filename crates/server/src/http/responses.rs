@@ -14,15 +14,16 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::openai::{
-    InputItems, ResponseRequest, ResponseStream, ResponseWriter, compacted, run_of_response,
-    with_response_names,
+    ItemPage, ResponseRequest, ResponseStream, ResponseWriter, compacted, removed_response, response_id,
+    run_of_response, with_response_names,
 };
-use podium_api::{ApiError, ErrorCode, NewRun, StreamEvent, StreamEvents};
+use podium_api::{ApiError, ErrorCode, StreamEvent, StreamEvents};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{Run, RunState};
 use podium_engine::Submitted;
 
-use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, whole_answer};
+use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, submitted, whole_answer};
+use super::conversations;
 use super::disconnect::{CancelOnDisconnect, accept};
 use super::reply::{Refusal, json, name_run, unread_json};
 use super::{ServerState, idempotency_key, parsed, segment};
@@ -30,7 +31,7 @@ use crate::auth::Caller;
 use crate::connections::Unread;
 use crate::error_mapping;
 use crate::use_cases;
-use query::{InputItemsQuery, ResponseQuery};
+use query::{ResponseQuery, item_page_of};
 
 pub(super) use socket::connect;
 
@@ -47,13 +48,13 @@ pub(super) async fn create(
     }
     let request = parsed(body, ResponseRequest::parse).await?;
     let (stream, is_background) = (request.stream, request.is_background());
-    let mut new_run = new_run(&state, &caller.tenant, request, None).await?;
-    new_run.request_id = idempotency_key(&headers)?;
+    let mut asked = asked(&state, &caller.tenant, request, None).await?;
+    asked.new_run.request_id = idempotency_key(&headers)?;
+    asked.is_findable = is_background || asked.new_run.request_id.is_some();
     let made = if is_background && !stream {
-        in_background(&state, caller, new_run).await
+        in_background(&state, caller, asked).await
     } else {
-        let is_findable = is_background || new_run.request_id.is_some();
-        let (asked, delivery) = (Asked { new_run, is_findable }, Delivery::of(stream));
+        let delivery = Delivery::of(stream);
         answer(&state, caller, &unread, asked, delivery, |run: &Run| ResponseFormat::of(run, None)).await
     };
     made.map_err(|refusal| refusal.with(with_response_names))
@@ -71,19 +72,19 @@ pub(super) async fn compact(
         return Err(error_mapping::stopping().into());
     }
     let request = parsed(body, ResponseRequest::parse_compaction).await?;
-    let mut new_run = new_run(&state, &caller.tenant, request, None).await?;
+    let Asked { mut new_run, .. } = asked(&state, &caller.tenant, request, None).await?;
     new_run.request_id = idempotency_key(&headers)?;
     let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
     made.map_err(|refusal| refusal.with(with_response_names))
 }
 
 /// The run of a request, with the earlier responses that it refers to. `own` may be continued although it was not stored.
-async fn new_run(
+async fn asked(
     state: &ServerState,
     tenant: &TenantId,
     mut request: ResponseRequest,
     own: Option<RunId>,
-) -> Result<NewRun, ApiError> {
+) -> Result<Asked, ApiError> {
     for id in request.referenced_runs()? {
         // An item of an unknown run stays unresolved, and is reported by its place.
         if let Some(run) = stored(state, tenant, id).await? {
@@ -98,23 +99,38 @@ async fn new_run(
         })?),
         None => None,
     };
-    request.into_new_run(previous.as_ref())
+    let (joined, items) = match request.conversation() {
+        Some(id) => {
+            let (joined, items) = conversations::joined(state, tenant, id).await?;
+            (Some(joined), Some(items))
+        }
+        None => (None, None),
+    };
+    Ok(Asked { joined, ..Asked::new(request.into_new_run(previous.as_ref(), items)?) })
 }
 
 /// The run of a stored response; none if the tenant has no such response.
-async fn stored(state: &ServerState, tenant: &TenantId, id: RunId) -> Result<Option<Run>, ApiError> {
+pub(super) async fn stored(
+    state: &ServerState,
+    tenant: &TenantId,
+    id: RunId,
+) -> Result<Option<Run>, ApiError> {
     let run = match use_cases::load(&state.engine, tenant, id).await {
         Ok(run) => run,
         Err(error) if error.code == ErrorCode::RunNotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(ResponseWriter::of(&run).is_stored().then_some(run))
+    if !ResponseWriter::of(&run).is_stored() {
+        return Ok(None);
+    }
+    let removed = state.objects.find_object(tenant, &response_id(id)).await;
+    Ok(removed.map_err(|e| error_mapping::store_error(&e))?.is_none().then_some(run))
 }
 
 /// Makes a run that goes on without its client, and replies at once.
-async fn in_background(state: &ServerState, caller: Caller, new_run: NewRun) -> Result<Response, Refusal> {
-    let (engine, tenant) = (state.engine.clone(), caller.tenant.clone());
-    let accepting = async move { use_cases::submit(&engine, caller, new_run).await };
+async fn in_background(state: &ServerState, caller: Caller, asked: Asked) -> Result<Response, Refusal> {
+    let tenant = caller.tenant.clone();
+    let accepting = submitted(state.clone(), caller, asked);
     let (submitted, _) = accept(state, true, accepting, Submitted::run_id).await?;
     let is_new = matches!(submitted, Submitted::New(_));
     let run = run_of(state, &tenant, submitted).await?;
@@ -161,6 +177,28 @@ pub(super) async fn cancel(
     body(&run, &unread)
 }
 
+/// Removes a response: it cannot be read or continued any more. Its run stays until old runs are removed.
+pub(super) async fn remove(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let run = response(&state, &caller.tenant, path).await?;
+    if !run.is_ended() {
+        let cancelled = state.engine.cancel(run.id()).await;
+        cancelled.map_err(|e| error_mapping::command_error(run.id(), &e))?;
+    }
+    let id = response_id(run.id());
+    let marked = state.objects.put_object(&caller.tenant, &id, 0, "{}", state.auth.now()).await;
+    marked.map_err(|e| error_mapping::store_error(&e))?;
+    Ok(reply(run.id(), removed_response(&id)))
+}
+
+/// The page of items that a query names.
+pub(super) fn item_page(query: Option<&str>) -> Result<ItemPage, ApiError> {
+    item_page_of(query.unwrap_or_default())
+}
+
 /// Lists the items of a response's input.
 pub(super) async fn input_items(
     State(state): State<ServerState>,
@@ -169,12 +207,12 @@ pub(super) async fn input_items(
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let InputItemsQuery { order, after, limit } = InputItemsQuery::of(query.as_deref().unwrap_or_default())?;
+    let page = item_page(query.as_deref())?;
     let run = response(&state, &caller.tenant, path).await?;
-    let page = InputItems::page(&run, order, after.as_deref(), limit).ok_or_else(|| {
+    let page = page.of_input(&run).ok_or_else(|| {
         ApiError::on_field(ErrorCode::InvalidValue, "after", "after must be the id of an item of this input")
     })?;
-    unread_json(run.id(), page.to_json(), &unread)
+    unread_json(run.id(), page, &unread)
 }
 
 /// The run of the response in a path.

@@ -1,6 +1,7 @@
 //! The Responses API: whole and streamed responses, and stored ones.
 
 mod codex_tools;
+mod conversations;
 mod functions;
 mod schema;
 mod socket;

@@ -1,15 +1,17 @@
 //! An engine behind both servers, and a client that sends bytes as a test writes them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::FailedStep;
 use podium_domain::pool::Pool;
 use podium_domain::run::Run;
+use podium_domain::time::Timestamp;
 use podium_engine::{CallParts, Engine, Options, Parts, Work};
 use podium_memory::{LiveOptions, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
 use podium_ports::accounts::{Accounts, KeyRecord};
@@ -37,12 +39,31 @@ pub(crate) fn short() -> ServerLimits {
     ServerLimits { head: short, body: short, idle: short, stall: short, ..ServerLimits::default() }
 }
 
+/// A clock that a test can set forward although time is not paused.
+#[derive(Default)]
+struct ShiftedClock {
+    clock: TestClock,
+    shift: Mutex<Duration>,
+}
+
+#[async_trait]
+impl Clock for ShiftedClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now().after(*self.shift.lock().unwrap())
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+}
+
 pub(crate) struct TestServer {
     pub(crate) engine: Engine,
     pub(crate) vendor: ScriptedVendor,
     pub(crate) conductor: Arc<ScriptedConductor>,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
+    clock: Arc<ShiftedClock>,
     store: Arc<Store>,
     _servers: Servers,
     _work: JoinSet<()>,
@@ -98,7 +119,8 @@ impl TestServer {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
         let store = Arc::new(Store::open(&path, podium_store_sqlite::Options::default()).await.unwrap());
-        let clock: Arc<dyn Clock> = Arc::new(TestClock::new());
+        let shifted = Arc::new(ShiftedClock::default());
+        let clock: Arc<dyn Clock> = shifted.clone();
         let (vendor, conductor) = (ScriptedVendor::new(), Arc::new(conductor));
         vendor.otherwise(Answer::text("blue light scatters"));
         conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
@@ -126,8 +148,10 @@ impl TestServer {
         let listeners = Listeners::bind(any, any).await.unwrap();
         let (http, grpc) = listeners.addresses().unwrap();
         let access = Authenticator::new(store.clone(), clock, keys_required);
-        let servers = listeners.open(&engine, &access, limits, 0);
-        Self { engine, vendor, conductor, http, grpc, store, _servers: servers, _work: work, _folder: folder }
+        let servers = listeners.open(&engine, &access, store.clone(), limits, 0);
+        let clock = shifted;
+        let (_servers, _work, _folder) = (servers, work, folder);
+        Self { engine, vendor, conductor, http, grpc, clock, store, _servers, _work, _folder }
     }
 
     /// A key of a tenant.
@@ -141,6 +165,13 @@ impl TestServer {
         };
         self.store.add_key(&record, &key.hash()).await.unwrap();
         key.reveal().to_owned()
+    }
+
+    /// Revokes the key of [`Self::key`], and lets the time pass in which servers do not notice.
+    pub(crate) async fn revoke(&self, tenant: &str, seed: u8) {
+        let (tenant, id) = (TenantId::new(tenant).unwrap(), ApiKey::new([seed; 32]).id().unwrap());
+        assert!(self.store.revoke_key(&tenant, &id, TestClock::START).await.unwrap());
+        *self.clock.shift.lock().unwrap() += Duration::from_secs(11);
     }
 
     /// A connection to the HTTP server.

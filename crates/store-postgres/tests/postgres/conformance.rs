@@ -5,6 +5,7 @@ use std::sync::Arc;
 use podium_harness::{Fsync, Postgres};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::accounts::AccountsFixture;
+use podium_testkit::objects::ObjectsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -38,6 +39,24 @@ mod accounts {
     use super::accounts_fixture;
 
     podium_testkit::accounts_suite! { #[tokio::test] accounts_fixture() }
+}
+
+async fn objects_fixture() -> ObjectsFixture {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    ObjectsFixture {
+        first: Arc::new(store.clone()),
+        second: Arc::new(Store::open(&address, Options::default()).await.unwrap()),
+        runs: Arc::new(store),
+        keep: Box::new(postgres),
+    }
+}
+
+mod objects {
+    use super::objects_fixture;
+
+    podium_testkit::objects_suite! { #[tokio::test] objects_fixture() }
 }
 
 mod ratings {

@@ -6,7 +6,7 @@ use podium_domain::answer::AnswerForm;
 use podium_domain::run::{FinishReason, Run, RunState};
 use podium_domain::tools::{CallsAtOnce, ToolUse};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::id::response_id;
 use super::items::{Item, output};
@@ -57,6 +57,8 @@ pub(super) struct Body<'a> {
     created_at: u64,
     /// Set if the response is completed.
     completed_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<ConversationBody<'a>>,
     status: Status,
     background: bool,
     error: Option<ErrorFields>,
@@ -100,6 +102,16 @@ struct PodiumBody<'a> {
     /// The types of the tools that no worker was offered, because Podium does not run them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     tools_left_out: &'a BTreeSet<String>,
+}
+
+#[derive(Serialize)]
+struct ConversationBody<'a> {
+    id: &'a str,
+}
+
+/// The body that confirms that a response was removed.
+pub fn removed_response(id: &str) -> String {
+    json!({"id": id, "object": "response", "deleted": true}).to_string()
 }
 
 #[derive(Serialize)]
@@ -187,6 +199,7 @@ impl ResponseWriter {
             object: "response",
             created_at: unix_seconds(spec.accepted_at),
             completed_at: end.map(unix_seconds),
+            conversation: record.conversation.as_deref().map(|id| ConversationBody { id }),
             status,
             background: record.background,
             error: if is_shown { error(run) } else { None },

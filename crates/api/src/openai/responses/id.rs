@@ -38,7 +38,7 @@ const fn output_prefix(kind: &ToolKind) -> &'static str {
 }
 
 /// The id of a run's response.
-pub(super) fn response_id(run: RunId) -> String {
+pub fn response_id(run: RunId) -> String {
     format!("{RESPONSE}{}", run.as_uuid().simple())
 }
 

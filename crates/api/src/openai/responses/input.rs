@@ -109,7 +109,7 @@ pub(super) fn input(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Vec<Inp
 }
 
 /// An item; none for one that no worker needs.
-fn item_of(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Option<InputItem>, ApiError> {
+pub(super) fn item_of(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Option<InputItem>, ApiError> {
     let item = field.object()?;
     let Some(kind) = field.member(item, "type") else { return message(field, item).map(Some) };
     match kind.string()? {

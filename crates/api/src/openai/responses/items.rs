@@ -83,18 +83,6 @@ pub(super) enum Output<'a> {
 }
 
 impl Item<'_> {
-    fn id(&self) -> &str {
-        match self {
-            Self::Message { id, .. }
-            | Self::FunctionCall { id, .. }
-            | Self::FunctionCallOutput { id, .. }
-            | Self::CustomToolCall { id, .. }
-            | Self::CustomToolCallOutput { id, .. }
-            | Self::ToolSearchCall { id, .. }
-            | Self::ToolSearchOutput { id, .. } => id,
-        }
-    }
-
     /// The item of a call, of whose arguments or text the client sees `written`.
     pub(super) fn of_call(id: String, status: ItemStatus, call: CallNames, written: String) -> Self {
         let CallNames { call_id, offered, form } = call;
@@ -273,77 +261,148 @@ pub enum ItemOrder {
     Descending,
 }
 
-/// A page of the items of a response's input.
+/// A page of a list of items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemPage {
+    /// The order of the list.
+    pub order: ItemOrder,
+    /// The last item of the previous page.
+    pub after: Option<String>,
+    /// Most items of the page.
+    pub limit: usize,
+}
+
+/// A page as clients see it.
 #[derive(Serialize)]
-pub struct InputItems<'a> {
+struct PageBody<'a> {
     object: &'static str,
     data: Vec<Item<'a>>,
-    first_id: Option<String>,
-    last_id: Option<String>,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
     has_more: bool,
 }
 
-impl<'a> InputItems<'a> {
-    /// At most `limit` items in `order`, those behind item `after` if it is given. None if the input has no such item.
-    pub fn page(run: &'a Run, order: ItemOrder, after: Option<&str>, limit: usize) -> Option<Self> {
-        let record = Record::of(run);
-        let messages = run.spec().request.conversation.messages().iter().enumerate();
-        let messages = messages.skip(record.first_input());
-        let forms = record.tool_forms;
-        let mut data: Vec<_> =
-            messages.flat_map(|(index, message)| input_items(run, &forms, index, message)).collect();
-        if order == ItemOrder::Descending {
-            data.reverse();
+impl ItemPage {
+    /// The page as JSON. None if no item has the id `after`.
+    pub(super) fn of(&self, mut items: Vec<NamedItem>, forms: &ToolForms) -> Option<String> {
+        if self.order == ItemOrder::Descending {
+            items.reverse();
         }
-        if let Some(after) = after {
-            let at = data.iter().position(|item| item.id() == after)?;
-            data.drain(..=at);
+        if let Some(after) = &self.after {
+            let at = items.iter().position(|item| item.id == *after)?;
+            items.drain(..=at);
         }
-        let has_more = data.len() > limit;
-        data.truncate(limit);
-        let id = |item: Option<&Item<'_>>| item.map(|item| item.id().to_owned());
-        Some(Self { object: "list", first_id: id(data.first()), last_id: id(data.last()), data, has_more })
+        let has_more = items.len() > self.limit;
+        items.truncate(self.limit);
+        Some(text_of(&PageBody {
+            object: "list",
+            data: items.iter().map(|item| item.body(forms)).collect(),
+            first_id: items.first().map(|item| item.id.as_str()),
+            last_id: items.last().map(|item| item.id.as_str()),
+            has_more,
+        }))
     }
 
-    /// The page as JSON.
-    pub fn to_json(&self) -> String {
-        text_of(self)
+    /// The page of the items of a response's input as JSON. None if the input has no item `after`.
+    pub fn of_input(&self, run: &Run) -> Option<String> {
+        let record = Record::of(run);
+        self.of(input_items(run, &record), &record.tool_forms)
     }
 }
 
+/// An item with its id.
+#[derive(Clone, Debug)]
+pub(super) struct NamedItem {
+    pub(super) id: String,
+    pub(super) item: InputItem,
+}
+
+impl NamedItem {
+    /// The item as clients see it.
+    pub(super) fn body(&self, forms: &ToolForms) -> Item<'_> {
+        let (id, status) = (self.id.clone(), ItemStatus::Completed);
+        match &self.item {
+            InputItem::Message(message) => {
+                let (role, content) = (message.role.as_str(), contents(message));
+                Item::Message { id, status, role, content, phase: None }
+            }
+            InputItem::Call(call) => {
+                let names = CallNames::of(&call.id, &call.name, forms);
+                whole_call(id, status, names, &call.arguments)
+            }
+            InputItem::Output(result) => input_output(id, kind_of(&result.name, forms), result),
+            InputItem::Reference { id: named, .. } => {
+                Item::Message { id: named.clone(), status, role: "user", content: Vec::new(), phase: None }
+            }
+        }
+    }
+}
+
+/// The items of a run: those of its input, and those of its answer.
+pub(super) fn items_of(run: &Run, forms: &ToolForms) -> Vec<NamedItem> {
+    let mut items = input_items(run, &Record::of(run));
+    let Some(answer) = run.answer() else { return items };
+    let calls = run.tool_calls();
+    if calls.is_empty() || !answer.is_empty() {
+        let item = InputItem::Message(Message::new(Role::Assistant, answer));
+        items.push(NamedItem { id: output_message_id(run.id()), item });
+    }
+    items.extend(calls.into_iter().enumerate().map(|(index, call)| {
+        let id = output_call_id(run.id(), kind_of(&call.name, forms), index);
+        NamedItem { id, item: InputItem::Call(ToolCall::new(call.id, call.name, call.arguments)) }
+    }));
+    items
+}
+
+fn kind_of<'f>(offered: &str, forms: &'f ToolForms) -> &'f ToolKind {
+    forms.of(offered).map_or(&ToolKind::Function, |form| &form.kind)
+}
+
+/// The items of a run's own input.
+fn input_items(run: &Run, record: &Record) -> Vec<NamedItem> {
+    let messages = run.spec().request.conversation.messages().iter().enumerate();
+    let messages = messages.skip(record.first_input());
+    messages.flat_map(|(index, message)| message_items(run, &record.tool_forms, index, message)).collect()
+}
+
 /// The items of a message: its text and images, and then its calls or their outputs.
-fn input_items<'a>(run: &Run, forms: &ToolForms, index: usize, message: &'a Message) -> Vec<Item<'a>> {
-    let text = |text: &'a str| match message.role {
-        Role::Assistant => Content::output(text),
-        Role::User | Role::System => Content::InputText { text },
-    };
-    let first = (!message.text.is_empty() || message.parts.is_empty()).then(|| text(&message.text));
-    let mut content: Vec<_> = first.into_iter().collect();
+fn message_items(run: &Run, forms: &ToolForms, index: usize, message: &Message) -> Vec<NamedItem> {
+    let mut shown = Message::new(message.role, &*message.text);
     let mut others = Vec::new();
     for (part_index, part) in message.parts.iter().enumerate() {
         match part {
-            Part::Text(more) => content.push(text(more)),
-            Part::Image(image) => content.push(input_image(image)),
+            Part::Text(_) | Part::Image(_) => shown.parts.push(part.clone()),
             Part::ToolCall(call) => {
-                let names = CallNames::of(&call.id, &call.name, forms);
-                let id = input_call_id(run.id(), names.kind(), index, part_index);
-                others.push(whole_call(id, ItemStatus::Completed, names, &call.arguments));
+                let id = input_call_id(run.id(), kind_of(&call.name, forms), index, part_index);
+                let call = ToolCall::new(&*call.id, &*call.name, &*call.arguments);
+                others.push(NamedItem { id, item: InputItem::Call(call) });
             }
             Part::ToolResult(result) => {
-                let kind = forms.of(&result.name).map_or(&ToolKind::Function, |form| &form.kind);
-                others.push(input_output(input_output_id(run.id(), kind, index, part_index), kind, result));
+                let id = input_output_id(run.id(), kind_of(&result.name, forms), index, part_index);
+                others.push(NamedItem { id, item: InputItem::Output(result.clone()) });
             }
             Part::Reasoning(_) => {}
         }
     }
-    let message = (!content.is_empty() || others.is_empty()).then(|| Item::Message {
-        id: input_message_id(run.id(), index),
-        status: ItemStatus::Completed,
-        role: message.role.as_str(),
-        content,
-        phase: None,
-    });
+    let has_content = !shown.text.is_empty() || !shown.parts.is_empty();
+    let message = (has_content || others.is_empty())
+        .then(|| NamedItem { id: input_message_id(run.id(), index), item: InputItem::Message(shown) });
     message.into_iter().chain(others).collect()
+}
+
+/// The text and the images of a message.
+fn contents(message: &Message) -> Vec<Content<'_>> {
+    let text = |text| match message.role {
+        Role::Assistant => Content::output(text),
+        Role::User | Role::System => Content::InputText { text },
+    };
+    let first = (!message.text.is_empty() || message.parts.is_empty()).then(|| text(message.text.as_str()));
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(more) => Some(text(more)),
+        Part::Image(image) => Some(input_image(image)),
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
+    });
+    first.into_iter().chain(parts).collect()
 }
 
 fn input_image<'a>(image: &Image) -> Content<'a> {
@@ -409,14 +468,18 @@ mod tests {
         Run::replay("01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(), &events).unwrap()
     }
 
+    fn page_of(run: &Run) -> Value {
+        let page = ItemPage { order: ItemOrder::Ascending, after: None, limit: 9 };
+        serde_json::from_str(&page.of_input(run).unwrap()).unwrap()
+    }
+
     #[test]
     fn an_input_shows_the_parts_that_were_sent() {
         let png = "data:image/png;base64,iVBORw0KGgo=";
         let parts = [Part::Image(of_url(png).unwrap()), Part::Text("or this?".to_owned())];
         let said = Message::new(Role::Assistant, "neither");
         let run = run_of(vec![said, Message::new(Role::User, "this").with(parts)]);
-        let page = InputItems::page(&run, ItemOrder::Ascending, None, 9).unwrap();
-        let page: Value = serde_json::from_str(&page.to_json()).unwrap();
+        let page = page_of(&run);
         assert_eq!(page["data"][0]["content"][0]["type"], "output_text");
         let expected = json!([
             {"type": "input_text", "text": "this"},
@@ -467,8 +530,7 @@ mod tests {
             Message::new(Role::Assistant, "I look.").with([Part::ToolCall(call.clone())]),
             Message::new(Role::User, "").with([Part::ToolResult(output.clone())]),
         ]);
-        let page = InputItems::page(&run, ItemOrder::Ascending, None, 9).unwrap();
-        let page: Value = serde_json::from_str(&page.to_json()).unwrap();
+        let page = page_of(&run);
         let kinds: Vec<_> = page["data"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
         assert_eq!(kinds, ["message", "message", "function_call", "function_call_output"]);
         let image = json!({"type": "input_image", "image_url": "https://x.org/a.png", "detail": "auto"});

@@ -5,6 +5,7 @@
 
 mod body;
 mod compaction;
+mod conversation;
 mod custom_input;
 mod id;
 mod input;
@@ -17,9 +18,12 @@ mod stream;
 mod tools;
 mod usage;
 
-pub use body::ResponseWriter;
+pub use body::{ResponseWriter, removed_response};
 pub use compaction::compacted;
-pub use id::run_of_response;
-pub use items::{InputItems, ItemOrder};
+pub use conversation::{
+    ClientConversation, ConversationItems, conversation_id, is_conversation_id, unknown_conversation,
+};
+pub use id::{response_id, run_of_response};
+pub use items::{ItemOrder, ItemPage};
 pub use request::{ResponseRequest, with_response_names};
 pub use stream::{ResponseStream, error_event};

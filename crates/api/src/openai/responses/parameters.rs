@@ -32,6 +32,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "max_tool_calls"
         | "previous_response_id"
         | "background"
+        | "conversation"
         | "stream"
         | "stream_options"
         | "podium" => Rule::Read,
@@ -46,9 +47,6 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
             "workers set their own penalties, so it must be 0",
         ),
         "top_logprobs" => unsupported(|value| *value == 0, "several models write an answer, so it must be 0"),
-        "conversation" => {
-            unsupported(|_| false, "conversations are not stored yet; use `previous_response_id`")
-        }
         "prompt" => unsupported(|_| false, "Podium stores no prompts; send `instructions` and `input`"),
         "context_management" => unsupported(is_empty, "Podium drops no part of a conversation; leave it out"),
         "moderation" => unsupported(|_| false, "Podium moderates nothing; leave it out"),

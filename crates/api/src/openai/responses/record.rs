@@ -23,6 +23,9 @@ pub(super) struct Record {
     /// The response that this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) previous: Option<RunId>,
+    /// The conversation that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) conversation: Option<String>,
     /// Whether the response may be read later.
     pub(super) is_stored: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]

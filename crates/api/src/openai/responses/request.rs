@@ -17,6 +17,7 @@ use podium_domain::tools::ToolUse;
 use serde_json::{Map, Value};
 
 use super::compaction;
+use super::conversation::ConversationItems;
 use super::id::{response_id, run_of_response};
 use super::input::{InputItem, input, messages_of, unknown_item};
 use super::items::item_of;
@@ -129,6 +130,11 @@ impl ResponseRequest {
         self.record.previous
     }
 
+    /// The conversation that it continues.
+    pub fn conversation(&self) -> Option<&str> {
+        self.record.conversation.as_deref()
+    }
+
     /// The runs whose items the input refers to, at most [`REFERENCED_MAX`].
     pub fn referenced_runs(&self) -> Result<Vec<RunId>, ApiError> {
         let mut runs: Vec<_> = self.input.iter().filter_map(InputItem::run).collect();
@@ -162,10 +168,16 @@ impl ResponseRequest {
         Ok(())
     }
 
-    /// The run to make. `previous` is the run of [`Self::previous`]; all references are resolved.
-    pub fn into_new_run(self, previous: Option<&Run>) -> Result<NewRun, ApiError> {
+    /// The run to make. `previous` is the run of [`Self::previous`], and `items` are those of [`Self::conversation`]; all references are
+    /// resolved.
+    pub fn into_new_run(
+        self,
+        previous: Option<&Run>,
+        items: Option<ConversationItems>,
+    ) -> Result<NewRun, ApiError> {
         let Self { mut record, model, policy, answer_tokens_max, sampling, answer, tools, .. } = self;
-        let earlier = previous.map(history).transpose()?.unwrap_or_default();
+        let mut earlier = previous.map(history).transpose()?.unwrap_or_default();
+        earlier.extend(messages_of(items.map(ConversationItems::into_input).unwrap_or_default())?);
         (record.has_instructions, record.earlier_messages) = (self.instructions.is_some(), earlier.len());
         let mut messages = Vec::new();
         messages.extend(self.instructions.map(|text| Message::new(Role::System, text)));
@@ -299,6 +311,7 @@ impl Draft {
             }
             "max_tool_calls" => record.max_tool_calls = Some(field.integer(1, u32::MAX)?),
             "previous_response_id" => record.previous = Some(previous(field)?),
+            "conversation" => record.conversation = Some(conversation(field)?),
             "background" => record.background = field.boolean()?,
             "stream" => self.stream = field.boolean()?,
             "stream_options" => self.has_stream_options = stream_options(field)?,
@@ -350,6 +363,15 @@ impl Draft {
                 "a response in the background is read later, so `store` must be true",
             );
         }
+        if self.record.conversation.is_some() && self.record.previous.is_some() {
+            return invalid(
+                "previous_response_id",
+                "`previous_response_id` cannot be combined with `conversation`, which has its earlier responses",
+            );
+        }
+        if self.record.conversation.is_some() && !is_stored {
+            return invalid("conversation", "a conversation needs stored responses, so `store` must be true");
+        }
         let RequestTools { tools, forms } = self.tools.finish()?;
         let mut policy = Policy::new(model.tier, self.effort);
         if let Some(podium) = &self.podium {
@@ -368,6 +390,17 @@ impl Draft {
             stream: self.stream,
         })
     }
+}
+
+/// The id of a conversation: a string, or an object with it.
+fn conversation(field: &Field<'_>) -> Result<String, ApiError> {
+    if let Some(id) = field.value.as_str() {
+        return Ok(id.to_owned());
+    }
+    let object =
+        field.object().map_err(|_| field.must_be("the id of a conversation, or an object with `id`"))?;
+    field.only(object, &["id"])?;
+    field.required(object, "id")?.string().map(str::to_owned)
 }
 
 /// The run of an earlier response.
@@ -403,7 +436,7 @@ fn text_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
     }
 }
 
-fn metadata(field: &Field<'_>) -> Result<BTreeMap<String, String>, ApiError> {
+pub(super) fn metadata(field: &Field<'_>) -> Result<BTreeMap<String, String>, ApiError> {
     let entries = field.object()?;
     let wrong = |message: String| ApiError::on_field(ErrorCode::InvalidValue, &*field.path, message);
     let count = entries.len();

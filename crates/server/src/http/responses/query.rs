@@ -1,6 +1,6 @@
 //! The queries of requests for stored responses.
 
-use podium_api::openai::ItemOrder;
+use podium_api::openai::{ItemOrder, ItemPage};
 use podium_api::{ApiError, ErrorCode};
 
 use crate::http::request_checks::shown;
@@ -40,38 +40,28 @@ impl ResponseQuery {
     }
 }
 
-/// The query of a request for the items of a response's input.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct InputItemsQuery {
-    pub(super) order: ItemOrder,
-    /// The last item of the previous page.
-    pub(super) after: Option<String>,
-    pub(super) limit: usize,
-}
-
-impl InputItemsQuery {
-    pub(super) fn of(query: &str) -> Result<Self, ApiError> {
-        let mut read = Self { order: ItemOrder::Descending, after: None, limit: PAGE_SIZE_DEFAULT };
-        for pair in Pair::all(query) {
-            match pair.name {
-                "order" => {
-                    read.order = match pair.value {
-                        "asc" => ItemOrder::Ascending,
-                        "desc" => ItemOrder::Descending,
-                        _ => return Err(pair.must_be("`asc` or `desc`")),
-                    }
+/// The page of items that a query names.
+pub(super) fn item_page_of(query: &str) -> Result<ItemPage, ApiError> {
+    let mut read = ItemPage { order: ItemOrder::Descending, after: None, limit: PAGE_SIZE_DEFAULT };
+    for pair in Pair::all(query) {
+        match pair.name {
+            "order" => {
+                read.order = match pair.value {
+                    "asc" => ItemOrder::Ascending,
+                    "desc" => ItemOrder::Descending,
+                    _ => return Err(pair.must_be("`asc` or `desc`")),
                 }
-                "after" => read.after = Some(pair.value.to_owned()),
-                "limit" => {
-                    let limit = pair.value.parse().ok().filter(|limit| (1..=PAGE_SIZE_MAX).contains(limit));
-                    read.limit = limit.ok_or_else(|| pair.must_be("a number from 1 to 100"))?;
-                }
-                _ if pair.is_include() => {}
-                _ => return Err(pair.unknown("`order`, `after` and `limit`")),
             }
+            "after" => read.after = Some(pair.value.to_owned()),
+            "limit" => {
+                let limit = pair.value.parse().ok().filter(|limit| (1..=PAGE_SIZE_MAX).contains(limit));
+                read.limit = limit.ok_or_else(|| pair.must_be("a number from 1 to 100"))?;
+            }
+            _ if pair.is_include() => {}
+            _ => return Err(pair.unknown("`order`, `after` and `limit`")),
         }
-        Ok(read)
     }
+    Ok(read)
 }
 
 /// A name and its value.
@@ -132,10 +122,10 @@ mod tests {
 
     #[test]
     fn a_query_names_a_page_of_items() {
-        let read = |query: &str| InputItemsQuery::of(query);
-        let default = InputItemsQuery { order: ItemOrder::Descending, after: None, limit: 20 };
+        let read = |query: &str| item_page_of(query);
+        let default = ItemPage { order: ItemOrder::Descending, after: None, limit: 20 };
         assert_eq!(read("").unwrap(), default);
-        let page = InputItemsQuery { order: ItemOrder::Ascending, after: Some("msg_1".into()), limit: 100 };
+        let page = ItemPage { order: ItemOrder::Ascending, after: Some("msg_1".into()), limit: 100 };
         assert_eq!(read("order=asc&after=msg_1&limit=100").unwrap(), page);
         for (query, param) in
             [("order=up", "order"), ("limit=0", "limit"), ("limit=101", "limit"), ("page=1", "page")]

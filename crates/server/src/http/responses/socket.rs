@@ -1,11 +1,13 @@
 //! Responses over a WebSocket: each message `response.create` asks for one, and its events are messages.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use podium_api::openai::{ResponseRequest, error_event, with_response_names};
@@ -14,15 +16,15 @@ use podium_domain::ids::RunId;
 use podium_engine::Submitted;
 use tokio::time::{Instant, sleep_until};
 
-use super::{ResponseFormat, new_run};
+use super::{ResponseFormat, asked};
 use crate::auth::Caller;
 use crate::connections::{Occupied, Unread};
 use crate::error_mapping;
-use crate::http::answer::{Streaming, run_of, streaming};
+use crate::http::answer::{Streaming, run_of, streaming, submitted};
 use crate::http::disconnect::accept;
 use crate::http::reply::Refusal;
+use crate::http::request_checks::authorization;
 use crate::http::{BODY_BYTES_MAX, ServerState};
-use crate::use_cases;
 
 /// A silent client is pinged this often.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -35,6 +37,7 @@ pub(in crate::http) async fn connect(
     Extension(caller): Extension<Caller>,
     Extension(unread): Extension<Unread>,
     Extension(occupied): Extension<Occupied>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|problem| {
@@ -45,9 +48,10 @@ pub(in crate::http) async fn connect(
         return Err(error_mapping::stopping().into());
     }
     let left = state.left.clone();
+    let authorization = authorization(&headers).map(Cow::into_owned);
     let upgrade = upgrade.max_message_size(BODY_BYTES_MAX).max_frame_size(BODY_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| {
-        let session = Session { state, caller, unread, occupied, socket, last: None };
+        let session = Session { state, caller, authorization, unread, occupied, socket, last: None };
         left.track_future(session.serve())
     }))
 }
@@ -55,6 +59,8 @@ pub(in crate::http) async fn connect(
 struct Session {
     state: ServerState,
     caller: Caller,
+    /// The credential of the caller. It is checked again and again, because its key may be revoked.
+    authorization: Option<String>,
     unread: Unread,
     occupied: Occupied,
     socket: WebSocket,
@@ -94,6 +100,7 @@ impl Session {
                     if heard.elapsed() > SILENCE_MAX {
                         return Err(Gone);
                     }
+                    self.check_caller().await?;
                     self.ping().await?;
                 }
             }
@@ -102,6 +109,7 @@ impl Session {
 
     async fn respond(&mut self, text: &str) -> Result<(), Gone> {
         let _busy = self.occupied.busy();
+        self.check_caller().await?;
         let Self { state, caller, unread, last, .. } = self;
         match begin(state, caller, unread, *last, text).await {
             Ok(streaming) => self.send_all(streaming).await,
@@ -139,9 +147,26 @@ impl Session {
                 () = self.occupied.must_close() => return Err(Gone),
                 () = sleep_until(ping_at) => {
                     ping_at = Instant::now() + PING_EVERY;
+                    self.check_caller().await?;
                     self.ping().await?;
                 }
             }
+        }
+    }
+
+    /// Ends the connection if its key was revoked. If the store cannot say, the connection goes on.
+    async fn check_caller(&mut self) -> Result<(), Gone> {
+        match self.state.auth.caller(self.authorization.as_deref()).await {
+            Ok(caller) => {
+                // Its budgets may have changed.
+                self.caller = caller;
+                Ok(())
+            }
+            Err(error) if error.code == ErrorCode::InvalidApiKey => {
+                self.send(error_event(&error)).await?;
+                Err(Gone)
+            }
+            Err(_) => Ok(()),
         }
     }
 
@@ -165,9 +190,8 @@ async fn begin(
     let request = ResponseRequest::parse_message(text.as_bytes())?;
     let is_background = request.is_background();
     let open = state.streams.begin(&caller.tenant)?;
-    let new_run = new_run(state, &caller.tenant, request, last).await?;
-    let (engine, by) = (state.engine.clone(), caller.clone());
-    let accepting = async move { use_cases::submit(&engine, by, new_run).await };
+    let asked = asked(state, &caller.tenant, request, last).await?;
+    let accepting = submitted(state.clone(), caller.clone(), asked);
     let (submitted, guard) = accept(state, is_background, accepting, Submitted::run_id).await?;
     let run = run_of(state, &caller.tenant, submitted).await?;
     streaming(state, run, guard, open, unread, |run| ResponseFormat::of(run, None)).await

@@ -18,8 +18,14 @@ struct Socket(TcpStream);
 
 impl Socket {
     async fn open(server: &TestServer) -> Self {
+        Self::open_with(server, "").await
+    }
+
+    /// `headers` are lines that end in `\r\n`.
+    async fn open_with(server: &TestServer, headers: &str) -> Self {
         let mut connection = server.connect().await;
-        connection.write_all(UPGRADE.as_bytes()).await.unwrap();
+        let upgrade = UPGRADE.replacen("connection:", &format!("{headers}connection:"), 1);
+        connection.write_all(upgrade.as_bytes()).await.unwrap();
         // Nothing follows the head before the first request.
         assert!(until(&mut connection, "\r\n\r\n").await.starts_with("HTTP/1.1 101"));
         Self(connection)
@@ -173,6 +179,17 @@ async fn a_socket_needs_a_key_and_an_upgrade() {
     let key = format!("authorization: Bearer {}\r\n", server.key("acme", 1).await);
     let plain = server.send("GET /v1/responses", &key, "").await;
     assert_eq!((plain.status, plain.code().as_str()), (405, "method_not_allowed"));
+}
+
+#[tokio::test]
+async fn a_revoked_key_ends_a_socket() {
+    let server = TestServer::locked(ServerLimits::default()).await;
+    let key = server.key("acme", 1).await;
+    let mut socket = Socket::open_with(&server, &format!("authorization: Bearer {key}\r\n")).await;
+    socket.response(json!({})).await;
+    server.revoke("acme", 1).await;
+    assert_eq!(socket.error(json!({})).await, "invalid_api_key");
+    assert_eq!(within(socket.frame()).await.0, CLOSE);
 }
 
 #[tokio::test]

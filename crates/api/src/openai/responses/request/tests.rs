@@ -27,7 +27,7 @@ fn refusal(name: &str, value: Value) -> (ErrorCode, String) {
 }
 
 fn run_with(name: &str, value: Value) -> NewRun {
-    with(name, value).unwrap().into_new_run(None).unwrap()
+    with(name, value).unwrap().into_new_run(None, None).unwrap()
 }
 
 fn record_with(name: &str, value: Value) -> Record {
@@ -38,7 +38,7 @@ fn record_with(name: &str, value: Value) -> Record {
 fn a_text_is_a_question() {
     let request = ResponseRequest::parse(good().to_string().as_bytes()).unwrap();
     assert!(!request.stream && !request.is_background() && request.previous().is_none());
-    let new_run = request.into_new_run(None).unwrap();
+    let new_run = request.into_new_run(None, None).unwrap();
     assert_eq!(new_run.model, ModelName::of_tier(Tier::Ultra));
     assert_eq!(new_run.request.conversation.messages(), [Message::new(Role::User, "why?")]);
     assert_eq!(new_run.request.api_record, Some(json!({"api": "responses", "is_stored": true})));
@@ -117,7 +117,7 @@ fn function_calls_belong_to_the_answer_before_them() {
 #[test]
 fn a_call_without_output_is_rejected() {
     let input = json!([{"role": "user", "content": "look"}, call("a"), {"role": "user", "content": "and?"}]);
-    let error = with("input", input).unwrap().into_new_run(None).unwrap_err();
+    let error = with("input", input).unwrap().into_new_run(None, None).unwrap_err();
     assert_eq!((error.code, error.param()), (ErrorCode::InvalidValue, Some("input")));
     assert!(error.message.contains("`a` has no result"), "{error}");
 }
@@ -130,7 +130,7 @@ fn tools_are_part_of_the_run() {
     body["tool_choice"] = json!({"type": "function", "name": "look"});
     body["parallel_tool_calls"] = json!(false);
     let request = ResponseRequest::parse(body.to_string().as_bytes()).unwrap();
-    let tools = request.into_new_run(None).unwrap().request.tools.unwrap();
+    let tools = request.into_new_run(None, None).unwrap().request.tools.unwrap();
     assert_eq!((tools.tools[0].name.as_str(), tools.tools[0].strict), ("look", Some(true)));
     assert_eq!((tools.choice, tools.at_once), (ToolChoice::Named("look".to_owned()), CallsAtOnce::One));
 }
@@ -144,7 +144,7 @@ fn an_item_may_refer_to_an_earlier_response() {
     ]);
     let request = with("input", input).unwrap();
     assert_eq!(request.referenced_runs().unwrap(), [RUN.parse().unwrap()]);
-    let error = request.into_new_run(None).unwrap_err();
+    let error = request.into_new_run(None, None).unwrap_err();
     assert_eq!((error.code, error.param()), (ErrorCode::InvalidValue, Some("input[1].id")));
 }
 
@@ -219,7 +219,6 @@ fn unsupported_parameters_are_rejected_by_name() {
         ("tools", json!([{"type": "psychic", "name": "patch"}]), "tools[0].type"),
         ("top_logprobs", json!(5), "top_logprobs"),
         ("frequency_penalty", json!(0.5), "frequency_penalty"),
-        ("conversation", json!("conv_1"), "conversation"),
         ("prompt", json!({"id": "p"}), "prompt"),
         ("context_management", json!([{"type": "compaction"}]), "context_management"),
         ("input", json!([{"type": "computer_call"}]), "input[0].type"),
@@ -323,7 +322,7 @@ fn an_unknown_earlier_response_has_an_error_of_its_own() {
 #[test]
 fn an_input_without_a_question_is_rejected() {
     for input in [json!([]), json!(" "), json!([{"role": "assistant", "content": "a"}])] {
-        let error = with("input", input).unwrap().into_new_run(None).unwrap_err();
+        let error = with("input", input).unwrap().into_new_run(None, None).unwrap_err();
         assert_eq!(
             error.message,
             "`input` must end with a message of role `user` that is not blank, or with outputs of functions"

@@ -1,0 +1,3 @@
+-- read_secret
+SELECT secret AS "secret!"
+FROM deployment_secret
