@@ -17,6 +17,7 @@ mod json;
 mod model;
 mod new_run;
 pub mod openai;
+pub mod openapi;
 mod parts;
 mod podium_object;
 mod proto_json;

@@ -27,6 +27,14 @@ pub fn waiting_worker<'r>(conversation: &Conversation, earlier: &'r Run) -> Opti
     is_known.then(|| earlier.worker_of(TaskRef::Step { round, step }))?
 }
 
+/// The worker that waits for the results at the end of the conversation, by the ids that it gave its calls. The client may have kept
+/// them, although the run that made the calls was removed.
+pub fn worker_of_last_calls(conversation: &Conversation) -> Option<&WorkerId> {
+    let last = conversation.messages().iter().rev().find(|message| message.role == Role::Assistant)?;
+    let call = last.calls().next()?;
+    call.own_id.as_ref().or(call.seal.as_ref()).map(|seal| &seal.worker)
+}
+
 /// The conversation with the seals and ids that the workers of earlier turns expect back. `earlier` is its [`earlier_run`], which
 /// has its own calls and, in its conversation, those of the turns before. Parts that the client changed stay unchanged.
 pub fn restored(conversation: &Conversation, earlier: &Run) -> Conversation {
@@ -79,7 +87,9 @@ impl Known {
         let first = message.calls().next().filter(|call| self.calls.contains_key(&call.id));
         let Some(first) = first.filter(|_| message.role == Role::Assistant) else { return message.clone() };
         let reasoning = self.reasoning.get(&first.id).cloned().unwrap_or_default();
-        let parts = message.parts.iter().map(|part| match part {
+        // Reasoning that the client kept is known here too.
+        let others = message.parts.iter().filter(|part| !matches!(part, Part::Reasoning(_)));
+        let parts = others.map(|part| match part {
             Part::ToolCall(sent) => Part::ToolCall(self.call(sent)),
             part => part.clone(),
         });

@@ -14,6 +14,7 @@ mod tools;
 
 pub use error::{ErrorBody, status};
 pub use models::{Model, ModelPage};
+pub(crate) use parameters::PARAMETERS;
 pub use request::{MessagesRequest, TokenCount};
 pub use response::MessageWriter;
 pub use stream::{MessageStream, error_event, ping};

@@ -13,12 +13,14 @@ mod run;
 mod tool_forms;
 mod tools;
 
+pub(crate) use parameters::PARAMETERS as CHAT_PARAMETERS;
 pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
+pub(crate) use responses::{COMPACTION_PARAMETERS, RESPONSE_PARAMETERS};
 pub use responses::{
     ClientConversation, ConversationItems, ItemOrder, ItemPage, ResponseRequest, ResponseStream,
-    ResponseWriter, compacted, conversation_id, error_event, is_conversation_id, removed_response,
-    response_id, run_of_response, unknown_conversation, with_response_names,
+    ResponseWriter, SealError, TurnKey, compacted, conversation_id, error_event, is_conversation_id,
+    removed_response, response_id, run_of_response, unknown_conversation, with_response_names,
 };
 pub use run::run_body;

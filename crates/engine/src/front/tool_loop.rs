@@ -6,7 +6,7 @@ use podium_domain::plan::PlanDraft;
 use podium_domain::prompt::whole_question_subtask;
 use podium_domain::request::RunRequest;
 use podium_domain::run::{PlanResult, Planned, Run};
-use podium_domain::tool_loop::{earlier_run, restored, waiting_worker};
+use podium_domain::tool_loop::{earlier_run, restored, waiting_worker, worker_of_last_calls};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanOutcome;
 use podium_ports::store::StoreError;
@@ -41,7 +41,10 @@ pub(super) async fn continued(
         }
         Err(error) => return Err(error),
     };
-    let Some(earlier) = earlier else { return Ok(Continued { request, waiting: None }) };
+    let Some(earlier) = earlier else {
+        let waiting = worker_of_last_calls(&request.conversation).cloned();
+        return Ok(Continued { request, waiting });
+    };
     let waiting = waiting_worker(&request.conversation, &earlier).cloned();
     request.conversation = restored(&request.conversation, &earlier);
     Ok(Continued { request, waiting })

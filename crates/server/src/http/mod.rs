@@ -32,12 +32,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use podium_api::openai::TurnKey;
 use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::{InvalidId, RequestId, RunId};
 use podium_engine::Engine;
 use podium_ports::causes::with_causes;
 use podium_ports::objects::Objects;
 use podium_ports::server::ServerLimits;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -63,6 +65,8 @@ struct ServerState {
     engine: Engine,
     auth: Authenticator,
     objects: Arc<dyn Objects>,
+    /// Seals reasoning items.
+    turn_key: Arc<OnceCell<Arc<TurnKey>>>,
     streams: TenantStreams,
     hosts_allowed: Arc<[String]>,
     /// Origins of web pages that may use the API.
@@ -91,6 +95,7 @@ pub(crate) fn router(
         engine,
         auth,
         objects,
+        turn_key: Arc::default(),
         streams,
         hosts_allowed,
         cors_origins,
@@ -140,6 +145,7 @@ pub(crate) fn router(
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .route("/api/hello", get(messages::hello))
+        .route("/openapi.json", get(openapi))
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
         .layer(CatchPanicLayer::custom(|_| panicked()))
@@ -219,6 +225,11 @@ fn run_id(text: &str) -> Result<RunId, ApiError> {
         .map_err(|e: InvalidId| ApiError::on_field(ErrorCode::InvalidValue, "run_id", format!("run_id: {e}")))
 }
 
+/// The description of this API.
+async fn openapi() -> Response {
+    reply::json(podium_api::openapi::document(env!("CARGO_PKG_VERSION")).to_string())
+}
+
 /// The process is alive.
 async fn healthy() -> &'static str {
     "ok\n"
@@ -260,4 +271,19 @@ fn panicked() -> Response {
     tracing::error!("a handler panicked");
     Refusal::from(ApiError::new(ErrorCode::Internal, "the server has a defect; its log says more"))
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use podium_api::openapi::ROUTES;
+
+    #[test]
+    fn the_document_has_the_routes_of_the_router() {
+        let source = include_str!("mod.rs").split("#[cfg(test)]").next().unwrap();
+        let routes = source.split(".route(").skip(1).map(|rest| rest.split('"').nth(1).unwrap());
+        let documented: BTreeSet<_> = ROUTES.iter().map(|route| route.path).collect();
+        assert_eq!(routes.collect::<BTreeSet<_>>(), documented);
+    }
 }

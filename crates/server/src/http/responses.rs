@@ -14,8 +14,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::openai::{
-    ItemPage, ResponseRequest, ResponseStream, ResponseWriter, compacted, removed_response, response_id,
-    run_of_response, with_response_names,
+    ItemPage, ResponseRequest, ResponseStream, ResponseWriter, TurnKey, compacted, removed_response,
+    response_id, run_of_response, with_response_names,
 };
 use podium_api::{ApiError, ErrorCode, StreamEvent, StreamEvents};
 use podium_domain::ids::{RunId, TenantId};
@@ -48,6 +48,7 @@ pub(super) async fn create(
     }
     let request = parsed(body, ResponseRequest::parse).await?;
     let (stream, is_background) = (request.stream, request.is_background());
+    let key = key_for(&state, request.needs_key()).await?;
     let mut asked = asked(&state, &caller.tenant, request, None).await?;
     asked.new_run.request_id = idempotency_key(&headers)?;
     asked.is_findable = is_background || asked.new_run.request_id.is_some();
@@ -55,7 +56,8 @@ pub(super) async fn create(
         in_background(&state, caller, asked).await
     } else {
         let delivery = Delivery::of(stream);
-        answer(&state, caller, &unread, asked, delivery, |run: &Run| ResponseFormat::of(run, None)).await
+        let format = |run: &Run| ResponseFormat::of(run, key, None);
+        answer(&state, caller, &unread, asked, delivery, format).await
     };
     made.map_err(|refusal| refusal.with(with_response_names))
 }
@@ -85,6 +87,9 @@ async fn asked(
     mut request: ResponseRequest,
     own: Option<RunId>,
 ) -> Result<Asked, ApiError> {
+    if let Some(key) = key_for(state, request.needs_key()).await? {
+        request.open(&key, tenant);
+    }
     for id in request.referenced_runs()? {
         // An item of an unknown run stays unresolved, and is reported by its place.
         if let Some(run) = stored(state, tenant, id).await? {
@@ -134,7 +139,7 @@ async fn in_background(state: &ServerState, caller: Caller, asked: Asked) -> Res
     let (submitted, _) = accept(state, true, accepting, Submitted::run_id).await?;
     let is_new = matches!(submitted, Submitted::New(_));
     let run = run_of(state, &tenant, submitted).await?;
-    let writer = ResponseWriter::of(&run);
+    let writer = writer_of(state, &run).await?;
     let body = if is_new { writer.accepted(&run) } else { writer.to_json(&run) };
     Ok(reply(run.id(), body))
 }
@@ -153,12 +158,13 @@ pub(super) async fn one(
     if query.stream {
         let open = state.streams.begin(&caller.tenant)?;
         let guard = CancelOnDisconnect::of(&state, id, true);
-        let format = |run: &Run| ResponseFormat::of(run, query.starting_after);
+        let key = key_for(&state, ResponseWriter::of(&run).needs_key()).await?;
+        let format = |run: &Run| ResponseFormat::of(run, key, query.starting_after);
         let mut response = streamed(&state, Arc::new(run), guard, open, &unread, format).await?;
         name_run(&mut response, id);
         return Ok(response);
     }
-    body(&run, &unread)
+    body(&state, &run, &unread).await
 }
 
 /// Cancels a response. A cancelled one may be cancelled again.
@@ -170,11 +176,11 @@ pub(super) async fn cancel(
 ) -> Result<Response, Refusal> {
     let run = response(&state, &caller.tenant, path).await?;
     if *run.state() == RunState::Cancelled {
-        return body(&run, &unread);
+        return body(&state, &run, &unread).await;
     }
     let cancelled = state.engine.cancel(run.id()).await;
     let run = cancelled.map_err(|e| error_mapping::command_error(run.id(), &e))?;
-    body(&run, &unread)
+    body(&state, &run, &unread).await
 }
 
 /// Removes a response: it cannot be read or continued any more. Its run stays until old runs are removed.
@@ -232,8 +238,26 @@ async fn response(
     })
 }
 
-fn body(run: &Run, unread: &Unread) -> Result<Response, Refusal> {
-    unread_json(run.id(), ResponseWriter::of(run).to_json(run), unread)
+async fn body(state: &ServerState, run: &Run, unread: &Unread) -> Result<Response, Refusal> {
+    unread_json(run.id(), writer_of(state, run).await?.to_json(run), unread)
+}
+
+async fn writer_of(state: &ServerState, run: &Run) -> Result<ResponseWriter, ApiError> {
+    let writer = ResponseWriter::of(run);
+    let key = key_for(state, writer.needs_key()).await?;
+    Ok(writer.with_key(key))
+}
+
+/// The key that seals reasoning items, if one is needed. It is read from the store once.
+async fn key_for(state: &ServerState, is_needed: bool) -> Result<Option<Arc<TurnKey>>, ApiError> {
+    if !is_needed {
+        return Ok(None);
+    }
+    let read = async || {
+        let secret = state.objects.secret().await.map_err(|e| error_mapping::store_error(&e))?;
+        TurnKey::new(&secret).map(Arc::new).map_err(|e| error_mapping::defect(&e))
+    };
+    state.turn_key.get_or_try_init(read).await.cloned().map(Some)
 }
 
 fn reply(run: RunId, body: String) -> Response {
@@ -252,10 +276,11 @@ struct ResponseFormat {
 
 impl ResponseFormat {
     /// The format of a run's response; `after` is the last event that the client has.
-    fn of(run: &Run, after: Option<u64>) -> Self {
-        let (mut stream, mut opening) = (ResponseStream::of(run, after), StreamEvents::new());
+    fn of(run: &Run, key: Option<Arc<TurnKey>>, after: Option<u64>) -> Self {
+        let writer = ResponseWriter::of(run).with_key(key);
+        let (mut stream, mut opening) = (ResponseStream::of(run, writer.clone(), after), StreamEvents::new());
         stream.open(run, &mut opening);
-        Self { writer: ResponseWriter::of(run), stream, opening }
+        Self { writer, stream, opening }
     }
 }
 

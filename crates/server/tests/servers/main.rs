@@ -14,6 +14,7 @@ mod idempotency;
 mod layers;
 #[cfg(test)]
 mod messages;
+mod openapi;
 #[cfg(test)]
 mod request_checks;
 #[cfg(test)]

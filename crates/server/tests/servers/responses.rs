@@ -4,6 +4,7 @@ mod codex_tools;
 mod conversations;
 mod functions;
 mod schema;
+mod sealed;
 mod socket;
 mod stored;
 

@@ -19,6 +19,7 @@ use podium_ports::clock::Clock;
 use podium_ports::conductor::{Abilities, Conductor, Conductors};
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::server::ServerLimits;
+use podium_ports::store::RunCatalog as _;
 use podium_server::{ApiKey, Authenticator, Listeners, Servers};
 use podium_store_sqlite::Store;
 use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool, plan_of};
@@ -172,6 +173,11 @@ impl TestServer {
         let (tenant, id) = (TenantId::new(tenant).unwrap(), ApiKey::new([seed; 32]).id().unwrap());
         assert!(self.store.revoke_key(&tenant, &id, TestClock::START).await.unwrap());
         *self.clock.shift.lock().unwrap() += Duration::from_secs(11);
+    }
+
+    /// Removes all runs that ended a day before `now`.
+    pub(crate) async fn remove_all(&self, now: Timestamp) {
+        self.store.remove_ended(now, Duration::from_hours(24), 100).await.unwrap();
     }
 
     /// A connection to the HTTP server.

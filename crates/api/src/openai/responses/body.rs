@@ -1,6 +1,7 @@
 //! The response object.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use podium_domain::answer::AnswerForm;
 use podium_domain::run::{FinishReason, Run, RunState};
@@ -8,9 +9,10 @@ use podium_domain::tools::{CallsAtOnce, ToolUse};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::id::response_id;
+use super::id::{reasoning_id, response_id};
 use super::items::{Item, output};
 use super::record::Record;
+use super::sealed::{Turn, TurnKey};
 use super::tools::{ToolBody, tool_choice, tools_of};
 use super::usage::ResponseUsage;
 use crate::ErrorCode;
@@ -21,9 +23,11 @@ use crate::openai::unix_seconds;
 use crate::podium_object::RunBody;
 
 /// Writes the response of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ResponseWriter {
     record: Record,
+    /// Seals the content of the reasoning item.
+    key: Option<Arc<TurnKey>>,
 }
 
 /// The moment of a run that a response object shows.
@@ -164,7 +168,26 @@ impl<'a> Format<'a> {
 impl ResponseWriter {
     /// The writer of a run's response.
     pub fn of(run: &Run) -> Self {
-        Self { record: Record::of(run) }
+        Self { record: Record::of(run), key: None }
+    }
+
+    /// Whether a response ends with a reasoning item, whose content a key must seal.
+    pub const fn needs_key(&self) -> bool {
+        self.record.seals
+    }
+
+    /// The same writer with the key that seals the content of reasoning items. Without one, the item is left out.
+    #[must_use]
+    pub fn with_key(self, key: Option<Arc<TurnKey>>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The reasoning item at the end of the output of a run that has ended.
+    pub(super) fn reasoning_item<'a>(&self, run: &Run) -> Option<Item<'a>> {
+        let key = self.key.as_ref().filter(|_| self.record.seals)?;
+        // A text that cannot be sealed is left out: the run has the same.
+        let content = key.seal(&run.spec().tenant, &Turn::of(run)?).ok()?;
+        Some(Item::Reasoning { id: reasoning_id(run.id()), summary: [], encrypted_content: Some(content) })
     }
 
     /// Whether the response may be read after the request that made it. False if another API made the run.
@@ -209,7 +232,7 @@ impl ResponseWriter {
             max_output_tokens: request.answer_tokens_max,
             max_tool_calls: record.max_tool_calls,
             model: &spec.model,
-            output: if is_shown { output(run, &record.tool_forms) } else { Vec::new() },
+            output: if is_shown { self.output(run) } else { Vec::new() },
             parallel_tool_calls: may_call_several(request.tools.as_ref(), record),
             previous_response_id: record.previous.map(response_id),
             prompt_cache_key: record.prompt_cache_key.as_deref(),
@@ -240,6 +263,12 @@ impl ResponseWriter {
             podium: ended
                 .then(|| PodiumBody { run: RunBody::of(run), tools_left_out: record.tool_forms.left_out() }),
         }
+    }
+
+    fn output<'a>(&self, run: &'a Run) -> Vec<Item<'a>> {
+        let mut items = output(run, &self.record.tool_forms);
+        items.extend(self.reasoning_item(run));
+        items
     }
 
     fn status(&self, run: &Run, moment: Moment) -> Status {

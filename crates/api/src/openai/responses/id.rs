@@ -63,6 +63,11 @@ pub(super) fn late_message_id(run: RunId) -> String {
     format!("{MESSAGE}{}_late", run.as_uuid().simple())
 }
 
+/// The id of the reasoning item of a run.
+pub(super) fn reasoning_id(run: RunId) -> String {
+    format!("{REASONING}{}", run.as_uuid().simple())
+}
+
 /// The id of the call at position `call` of the answer.
 pub(super) fn output_call_id(run: RunId, kind: &ToolKind, call: usize) -> String {
     format!("{}{}_{call}", call_prefix(kind), run.as_uuid().simple())

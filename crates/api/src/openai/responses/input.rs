@@ -1,11 +1,14 @@
 //! Reads the input of a request: a text, or items.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::RunId;
 use serde_json::{Map, Value};
 
 use super::id::run_of_item;
+use super::sealed::is_ours;
 use super::tools::{TOOL_SEARCH, read_tools};
 use super::{compaction, custom_input};
 use crate::field::Field;
@@ -96,13 +99,21 @@ pub(super) fn messages_of(items: Vec<InputItem>) -> Result<Vec<Message>, ApiErro
     Ok(messages)
 }
 
-/// The items of the parameter `input`. Their tools are added to `tools`.
-pub(super) fn input(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Vec<InputItem>, ApiError> {
+/// The items of the parameter `input`. Their tools are added to `tools`, and the contents of our reasoning items to `sealed`.
+pub(super) fn input(
+    field: &Field<'_>,
+    tools: &mut ToolsDraft,
+    sealed: &mut Vec<String>,
+) -> Result<Vec<InputItem>, ApiError> {
     match field.value {
         Value::String(text) => Ok(vec![InputItem::Message(Message::new(Role::User, text.as_str()))]),
         Value::Array(_) => {
             let items = field.array_of(MESSAGES_MAX)?;
-            items.filter_map(|item| item_of(&item, tools).transpose()).collect()
+            let items = items.map(|item| {
+                sealed.extend(sealed_content(&item));
+                item_of(&item, tools)
+            });
+            items.filter_map(Result::transpose).collect()
         }
         _ => Err(field.must_be("a string or an array of items")),
     }
@@ -211,6 +222,13 @@ fn output(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolResult, Ap
     Ok(ToolResult { images, ..ToolResult::new(id, "", output.words()) })
 }
 
+/// The content of a reasoning item that we made.
+fn sealed_content(field: &Field<'_>) -> Option<String> {
+    let item = field.value.as_object()?;
+    let content = item.get("encrypted_content")?.as_str().filter(|content| is_ours(content))?;
+    (item.get("type")? == "reasoning").then(|| content.to_owned())
+}
+
 /// Reasoning of an earlier response, which is dropped: it is of use only to the worker that wrote it.
 fn reasoning(field: &Field<'_>, item: &Map<String, Value>) -> Result<(), ApiError> {
     field.only(item, &["type", "id", "summary", "content", "encrypted_content", "status"])?;
@@ -280,13 +298,49 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
         ("input_image", _) => {
             Err(kind.unsupported("only user messages may have images, so it must be a text"))
         }
-        ("input_file", _) => Err(kind.unsupported("files are not read; send their text as `input_text`")),
+        ("input_file", Role::User) => file(field, part).map(Part::Text),
+        ("input_file", _) => Err(kind.unsupported("only user messages may have files, so it must be a text")),
         ("input_audio", _) => Err(kind.unsupported("audio is not supported; send `input_text`")),
         ("output_text" | "refusal", _) => {
             Err(kind.unsupported("only assistant messages may have it; it must be `input_text`"))
         }
         _ => Err(kind.unsupported("it must be `input_text`, `input_image` or `output_text`")),
     }
+}
+
+/// The text of a file, after its name.
+fn file(field: &Field<'_>, part: &Map<String, Value>) -> Result<String, ApiError> {
+    field.only(
+        part,
+        &["type", "filename", "file_data", "file_id", "file_url", "detail", "prompt_cache_breakpoint"],
+    )?;
+    for name in ["file_id", "file_url"] {
+        if let Some(member) = field.member(part, name) {
+            return Err(member.unsupported("Podium fetches and stores no files; send `file_data`"));
+        }
+    }
+    let name = field.member(part, "filename").map(|name| name.string()).transpose()?;
+    let data = field.required(part, "file_data")?;
+    let text = text_of_data_url(data.string()?).ok_or_else(|| {
+        data.unsupported("only text files are read: `data:TYPE;base64,DATA` with UTF-8 text")
+    })?;
+    Ok(match name {
+        Some(name) => format!("{name}:\n{text}"),
+        None => text,
+    })
+}
+
+/// The text in a data URL whose media type is one of text.
+fn text_of_data_url(url: &str) -> Option<String> {
+    const TEXTS: [&str; 5] = ["json", "xml", "yaml", "x-yaml", "toml"];
+    let (head, base64) = url.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?.split(';').next()?.trim().to_ascii_lowercase();
+    let is_text = media_type.starts_with("text/")
+        || media_type.strip_prefix("application/").is_some_and(|kind| TEXTS.contains(&kind));
+    if !is_text {
+        return None;
+    }
+    String::from_utf8(STANDARD.decode(base64).ok()?).ok()
 }
 
 fn image(field: &Field<'_>, part: &Map<String, Value>) -> Result<Image, ApiError> {

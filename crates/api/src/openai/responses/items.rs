@@ -31,6 +31,8 @@ pub(super) enum Item<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<Phase>,
     },
+    /// Reasoning. Its content has the seals that the worker expects back.
+    Reasoning { id: String, summary: [(); 0], encrypted_content: Option<String> },
     /// A function call.
     FunctionCall {
         id: String,

@@ -14,6 +14,7 @@ mod parameters;
 mod pieces;
 mod record;
 mod request;
+mod sealed;
 mod stream;
 mod tools;
 mod usage;
@@ -25,5 +26,8 @@ pub use conversation::{
 };
 pub use id::{response_id, run_of_response};
 pub use items::{ItemOrder, ItemPage};
+pub(crate) use parameters::PARAMETERS as RESPONSE_PARAMETERS;
+pub(crate) use request::COMPACTION_PARAMETERS;
 pub use request::{ResponseRequest, with_response_names};
+pub use sealed::{SealError, TurnKey};
 pub use stream::{ResponseStream, error_event};

@@ -2,62 +2,72 @@
 
 use crate::ApiError;
 use crate::field::Field;
-use crate::rule::{Rule, is_empty};
+use crate::rule::{Kind, Parameter, Rule, any_object, is_empty, rule_of};
 
 /// Most entries of `include`.
 const INCLUDE_MAX: usize = 32;
 
+const SERVICE_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority"];
+const NO_PENALTY: &str = "workers set their own penalties, so it must be 0";
+
+/// The parameters.
+pub(crate) const PARAMETERS: &[Parameter] = &[
+    Parameter::read("model", Kind::Text),
+    Parameter::read("input", Kind::Any),
+    Parameter::read("instructions", Kind::Text),
+    Parameter::read("max_output_tokens", Kind::Integer { min: 1 }),
+    Parameter::read("reasoning", Kind::Object),
+    Parameter::read("text", Kind::Object),
+    Parameter::read("temperature", Kind::Number { min: 0, max: 2 }),
+    Parameter::read("top_p", Kind::Number { min: 0, max: 1 }),
+    Parameter::read("metadata", Kind::Object),
+    Parameter::read("user", Kind::Text),
+    Parameter::read("safety_identifier", Kind::Text),
+    Parameter::read("prompt_cache_key", Kind::Text),
+    Parameter::read("prompt_cache_retention", Kind::OneOf(&["in_memory", "24h"])),
+    Parameter::read("store", Kind::Flag),
+    Parameter::read("truncation", Kind::OneOf(&["auto", "disabled"])),
+    Parameter::read("tools", Kind::Array),
+    Parameter::read("tool_choice", Kind::Any),
+    Parameter::read("parallel_tool_calls", Kind::Flag),
+    Parameter::read("max_tool_calls", Kind::Integer { min: 1 }),
+    Parameter::read("previous_response_id", Kind::Text),
+    Parameter::read("conversation", Kind::Any),
+    Parameter::read("background", Kind::Flag),
+    Parameter::read("include", Kind::Array),
+    Parameter::read("stream", Kind::Flag),
+    Parameter::read("stream_options", Kind::Object),
+    Parameter::read("podium", Kind::Object),
+    // There is one service tier. The client's own notes change nothing.
+    Parameter::ignored("service_tier", Kind::OneOf(SERVICE_TIERS), |field| {
+        field.one_of(SERVICE_TIERS).map(drop)
+    }),
+    Parameter::ignored("prompt_cache_options", Kind::Object, any_object),
+    Parameter::ignored("client_metadata", Kind::Object, any_object),
+    Parameter::unsupported("presence_penalty", |value| value.as_f64() == Some(0.0), NO_PENALTY),
+    Parameter::unsupported("frequency_penalty", |value| value.as_f64() == Some(0.0), NO_PENALTY),
+    Parameter::unsupported(
+        "top_logprobs",
+        |value| *value == 0,
+        "several models write an answer, so it must be 0",
+    ),
+    Parameter::unsupported("prompt", |_| false, "Podium stores no prompts; send `instructions` and `input`"),
+    Parameter::unsupported(
+        "context_management",
+        is_empty,
+        "Podium drops no part of a conversation; leave it out",
+    ),
+    Parameter::unsupported("moderation", |_| false, "Podium moderates nothing; leave it out"),
+];
+
 /// The rule for a parameter; none if the name is unknown.
 pub(super) fn rule(name: &str) -> Option<Rule> {
-    let unsupported = |requests_nothing, advice| Rule::Unsupported { requests_nothing, advice };
-    let rule = match name {
-        "model"
-        | "input"
-        | "instructions"
-        | "max_output_tokens"
-        | "reasoning"
-        | "text"
-        | "temperature"
-        | "top_p"
-        | "metadata"
-        | "user"
-        | "safety_identifier"
-        | "prompt_cache_key"
-        | "prompt_cache_retention"
-        | "store"
-        | "truncation"
-        | "tools"
-        | "tool_choice"
-        | "parallel_tool_calls"
-        | "max_tool_calls"
-        | "previous_response_id"
-        | "background"
-        | "conversation"
-        | "stream"
-        | "stream_options"
-        | "podium" => Rule::Read,
-        "include" => Rule::Ignored(include),
-        // There is one service tier. The client's own notes change nothing.
-        "service_tier" => {
-            Rule::Ignored(|field| field.one_of(&["auto", "default", "flex", "scale", "priority"]).map(drop))
-        }
-        "prompt_cache_options" | "client_metadata" => Rule::Ignored(|field| field.object().map(drop)),
-        "presence_penalty" | "frequency_penalty" => unsupported(
-            |value| value.as_f64() == Some(0.0),
-            "workers set their own penalties, so it must be 0",
-        ),
-        "top_logprobs" => unsupported(|value| *value == 0, "several models write an answer, so it must be 0"),
-        "prompt" => unsupported(|_| false, "Podium stores no prompts; send `instructions` and `input`"),
-        "context_management" => unsupported(is_empty, "Podium drops no part of a conversation; leave it out"),
-        "moderation" => unsupported(|_| false, "Podium moderates nothing; leave it out"),
-        _ => return None,
-    };
-    Some(rule)
+    rule_of(PARAMETERS, name)
 }
 
-/// Additional output. Only log probabilities do not exist here; the other kinds belong to tools of OpenAI's service, which a
-/// response never has, or to reasoning that a later turn needs, which Podium stores.
-pub(super) fn include(field: &Field<'_>) -> Result<(), ApiError> {
+/// Additional output; returns whether reasoning items shall have content. Log probabilities do not exist here, and the other kinds
+/// belong to tools of OpenAI's service, which a response never has.
+pub(super) fn include(field: &Field<'_>) -> Result<bool, ApiError> {
     const KNOWN: [&str; 8] = [
         "reasoning.encrypted_content",
         "message.input_image.image_url",
@@ -68,12 +78,16 @@ pub(super) fn include(field: &Field<'_>) -> Result<(), ApiError> {
         "code_interpreter_call.outputs",
         "message.output_text.logprobs",
     ];
+    let mut has_reasoning = false;
     for entry in field.array_of(INCLUDE_MAX)? {
-        if entry.one_of(&KNOWN)? == "message.output_text.logprobs" {
-            return Err(
-                entry.unsupported("several models write an answer, so there are no log probabilities")
-            );
+        match entry.one_of(&KNOWN)? {
+            "message.output_text.logprobs" => {
+                let advice = "several models write an answer, so there are no log probabilities";
+                return Err(entry.unsupported(advice));
+            }
+            "reasoning.encrypted_content" => has_reasoning = true,
+            _ => {}
         }
     }
-    Ok(())
+    Ok(has_reasoning)
 }

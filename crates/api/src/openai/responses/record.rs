@@ -30,6 +30,9 @@ pub(super) struct Record {
     pub(super) is_stored: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) background: bool,
+    /// Whether an answer with calls ends with a reasoning item.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) seals: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) metadata: BTreeMap<String, String>,
     /// `reasoning.summary`.

@@ -7,7 +7,7 @@ use podium_domain::content::{Part, ToolCall};
 use podium_domain::conversation::{
     CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role,
 };
-use podium_domain::ids::RunId;
+use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
@@ -21,8 +21,9 @@ use super::conversation::ConversationItems;
 use super::id::{response_id, run_of_response};
 use super::input::{InputItem, input, messages_of, unknown_item};
 use super::items::item_of;
-use super::parameters::rule;
+use super::parameters::{include, rule};
 use super::record::Record;
+use super::sealed::{self, Turn, TurnKey};
 use super::tools::read_tools;
 use crate::field::{Field, missing, unknown};
 use crate::json;
@@ -39,7 +40,7 @@ const METADATA_VALUE_CHARS_MAX: usize = 512;
 /// Most responses whose items one input refers to: each of their runs is loaded.
 const REFERENCED_MAX: usize = 256;
 /// The parameters of a request for a compaction.
-const COMPACTION_PARAMETERS: [&str; 7] = [
+pub(crate) const COMPACTION_PARAMETERS: [&str; 7] = [
     "model",
     "input",
     "instructions",
@@ -63,6 +64,9 @@ pub struct ResponseRequest {
     answer: AnswerForm,
     tools: Option<ToolUse>,
     record: Record,
+    /// The contents of reasoning items.
+    sealed: Vec<String>,
+    turns: Vec<Turn>,
     /// Whether the response is streamed.
     pub stream: bool,
 }
@@ -135,6 +139,16 @@ impl ResponseRequest {
         self.record.conversation.as_deref()
     }
 
+    /// Whether it has or wants contents of reasoning items, which need a [`TurnKey`].
+    pub fn needs_key(&self) -> bool {
+        self.record.seals || !self.sealed.is_empty()
+    }
+
+    /// Opens the contents of the tenant's reasoning items.
+    pub fn open(&mut self, key: &TurnKey, tenant: &TenantId) {
+        self.turns = self.sealed.iter().filter_map(|content| key.open(tenant, content)).collect();
+    }
+
     /// The runs whose items the input refers to, at most [`REFERENCED_MAX`].
     pub fn referenced_runs(&self) -> Result<Vec<RunId>, ApiError> {
         let mut runs: Vec<_> = self.input.iter().filter_map(InputItem::run).collect();
@@ -183,6 +197,7 @@ impl ResponseRequest {
         messages.extend(self.instructions.map(|text| Message::new(Role::System, text)));
         messages.extend(earlier);
         messages.extend(messages_of(self.input)?);
+        let messages = sealed::restored(messages, &self.turns);
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
         let request = RunRequest {
@@ -269,6 +284,7 @@ struct Draft {
     sampling: Sampling,
     answer: AnswerForm,
     tools: ToolsDraft,
+    sealed: Vec<String>,
     store: Option<bool>,
     stream: bool,
     has_stream_options: bool,
@@ -287,7 +303,7 @@ impl Draft {
         let record = &mut self.record;
         match field.path.as_str() {
             "model" => self.model = Some(model_name(field)?),
-            "input" => self.input = Some(input(field, &mut self.tools)?),
+            "input" => self.input = Some(input(field, &mut self.tools, &mut self.sealed)?),
             "instructions" => self.instructions = Some(field.string()?.to_owned()),
             "max_output_tokens" => self.answer_tokens_max = Some(field.integer(1, u32::MAX)?),
             "reasoning" => self.reasoning(field)?,
@@ -312,6 +328,7 @@ impl Draft {
             "max_tool_calls" => record.max_tool_calls = Some(field.integer(1, u32::MAX)?),
             "previous_response_id" => record.previous = Some(previous(field)?),
             "conversation" => record.conversation = Some(conversation(field)?),
+            "include" => record.seals = include(field)?,
             "background" => record.background = field.boolean()?,
             "stream" => self.stream = field.boolean()?,
             "stream_options" => self.has_stream_options = stream_options(field)?,
@@ -386,6 +403,8 @@ impl Draft {
             sampling: self.sampling,
             answer: self.answer,
             tools,
+            sealed: self.sealed,
+            turns: Vec::new(),
             record: Record { is_stored, tool_forms: forms, ..self.record },
             stream: self.stream,
         })

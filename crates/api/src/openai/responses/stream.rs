@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::body::{Body, Moment, ResponseWriter};
 use super::custom_input::CustomInput;
-use super::id::{late_message_id, output_call_id, output_message_id};
+use super::id::{late_message_id, output_call_id, output_message_id, reasoning_id};
 use super::items::{CallNames, Content, Item, ItemStatus, Phase, answer_status, message};
 use super::pieces::Pieces;
 use crate::call_queue::{CallPiece, CallQueue};
@@ -144,10 +144,10 @@ struct NestedError<'a> {
 }
 
 impl ResponseStream {
-    /// The stream of a run's response, without the events up to number `after`.
-    pub fn of(run: &Run, after: Option<u64>) -> Self {
+    /// The stream of a run's response, which `writer` writes, without the events up to number `after`.
+    pub fn of(run: &Run, writer: ResponseWriter, after: Option<u64>) -> Self {
         Self {
-            writer: ResponseWriter::of(run),
+            writer,
             run: run.id(),
             next: 0,
             after,
@@ -239,6 +239,13 @@ impl ResponseStream {
             self.open_message(&late_message_id(self.run), events);
             self.write(&late, events);
             self.close_item(ItemStatus::Completed, None, events);
+        }
+        if let Some(item) = self.writer.reasoning_item(run) {
+            let output_index = self.item_count;
+            self.item_count += 1;
+            let added = Item::Reasoning { id: reasoning_id(self.run), summary: [], encrypted_content: None };
+            self.push("response.output_item.added", OfItem { output_index, item: added }, events);
+            self.push("response.output_item.done", OfItem { output_index, item }, events);
         }
     }
 

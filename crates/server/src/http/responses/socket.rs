@@ -16,7 +16,7 @@ use podium_domain::ids::RunId;
 use podium_engine::Submitted;
 use tokio::time::{Instant, sleep_until};
 
-use super::{ResponseFormat, asked};
+use super::{ResponseFormat, asked, key_for};
 use crate::auth::Caller;
 use crate::connections::{Occupied, Unread};
 use crate::error_mapping;
@@ -190,11 +190,12 @@ async fn begin(
     let request = ResponseRequest::parse_message(text.as_bytes())?;
     let is_background = request.is_background();
     let open = state.streams.begin(&caller.tenant)?;
+    let key = key_for(state, request.needs_key()).await?;
     let asked = asked(state, &caller.tenant, request, last).await?;
     let accepting = submitted(state.clone(), caller.clone(), asked);
     let (submitted, guard) = accept(state, is_background, accepting, Submitted::run_id).await?;
     let run = run_of(state, &caller.tenant, submitted).await?;
-    streaming(state, run, guard, open, unread, |run| ResponseFormat::of(run, None)).await
+    streaming(state, run, guard, open, unread, |run| ResponseFormat::of(run, key, None)).await
 }
 
 /// The text of a message; none for a ping or its answer.

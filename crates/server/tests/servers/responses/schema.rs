@@ -101,6 +101,11 @@ pub(super) fn check_item(item: &Value) {
         Some("message") => "msg_",
         Some("function_call") => "fc_",
         Some("function_call_output") => "fco_",
+        Some("reasoning") => {
+            has(item, "id", |id| id.as_str().is_some_and(|id| id.starts_with("rs_")));
+            has(item, "summary", Value::is_array);
+            return has(item, "encrypted_content", is_string_or_null);
+        }
         Some("custom_tool_call") => "ctc_",
         Some("custom_tool_call_output") => "ctco_",
         other => panic!("unknown item {other:?}"),

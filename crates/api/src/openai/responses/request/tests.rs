@@ -197,7 +197,7 @@ fn parameters_that_change_nothing_are_recorded() {
 #[test]
 fn parameters_that_request_nothing_are_accepted() {
     for (name, value) in [
-        ("include", json!(["reasoning.encrypted_content"])),
+        ("include", json!(["message.input_image.image_url"])),
         ("service_tier", json!("flex")),
         ("tools", json!([])),
         ("tool_choice", json!("auto")),
@@ -213,6 +213,15 @@ fn parameters_that_request_nothing_are_accepted() {
 }
 
 #[test]
+fn text_files_become_text() {
+    let data = "data:text/markdown;charset=utf-8;base64,IyBUaXRsZQ==";
+    let file = json!({"type": "input_file", "filename": "a.md", "file_data": data});
+    let parts = json!([{"type": "input_text", "text": "Read:"}, file]);
+    let messages = run_with("input", json!([{"role": "user", "content": parts}])).request.conversation;
+    assert_eq!(messages.question(), "Read:\na.md:\n# Title");
+}
+
+#[test]
 fn unsupported_parameters_are_rejected_by_name() {
     for (name, value, param) in [
         ("include", json!(["message.output_text.logprobs"]), "include[0]"),
@@ -225,6 +234,16 @@ fn unsupported_parameters_are_rejected_by_name() {
         (
             "input",
             json!([{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]),
+            "input[0].content[0].file_id",
+        ),
+        (
+            "input",
+            json!([{"role": "user", "content": [{"type": "input_file", "file_data": "data:application/pdf;base64,AAAA"}]}]),
+            "input[0].content[0].file_data",
+        ),
+        (
+            "input",
+            json!([{"role": "system", "content": [{"type": "input_file", "file_data": "data:text/plain;base64,AAAA"}]}]),
             "input[0].content[0].type",
         ),
         (
