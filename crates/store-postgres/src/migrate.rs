@@ -18,7 +18,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../../migrations/postgres/0004_list_what_answers_lack.sql"),
     ),
     (5, "one lease a process", include_str!("../../../migrations/postgres/0005_one_lease_a_process.sql")),
-    (7, "store objects", include_str!("../../../migrations/postgres/0007_store_objects.sql")),
+    (6, "store objects", include_str!("../../../migrations/postgres/0006_store_objects.sql")),
 ];
 
 fn all() -> Vec<Migration> {

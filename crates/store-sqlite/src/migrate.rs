@@ -11,7 +11,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "release reservations", include_str!("../../../migrations/sqlite/0002_release_reservations.sql")),
     (3, "list what answers lack", include_str!("../../../migrations/sqlite/0003_list_what_answers_lack.sql")),
     (4, "one lease a process", include_str!("../../../migrations/sqlite/0004_one_lease_a_process.sql")),
-    (6, "store objects", include_str!("../../../migrations/sqlite/0006_store_objects.sql")),
+    (5, "store objects", include_str!("../../../migrations/sqlite/0005_store_objects.sql")),
 ];
 
 fn all() -> Vec<Migration> {
