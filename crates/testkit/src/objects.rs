@@ -99,7 +99,7 @@ pub async fn old_objects_are_removed_with_old_runs(f: ObjectsFixture) {
     }
     assert!(f.first.put_object(&tenant, "changed", 1, "{}", later).await.unwrap());
     let has = async |id: &str| f.second.find_object(&tenant, id).await.unwrap().is_some();
-    f.runs.remove_ended(TestClock::START.after(kept - hour), kept, 10).await.unwrap();
+    f.runs.remove_ended(TestClock::START.after(kept.checked_sub(hour).unwrap()), kept, 10).await.unwrap();
     assert!(has("old").await && has("changed").await);
     f.runs.remove_ended(TestClock::START.after(kept), kept, 10).await.unwrap();
     assert!(!has("old").await && has("changed").await);

@@ -257,13 +257,13 @@ impl Selection {
         }
         tools.choice = match self.choice {
             Choice::Any(choice) => choice,
-            Choice::Named(target) => match find(&tools.tools, forms, &target).into_iter().next() {
-                Some(name) => ToolChoice::Named(name),
-                None => {
+            Choice::Named(target) => {
+                let found = find(&tools.tools, forms, &target).into_iter().next();
+                ToolChoice::Named(found.ok_or_else(|| {
                     let error = ToolsError::UnknownChoice { name: target.shown().to_owned() };
-                    return Err(invalid("tool_choice", error.to_string()));
-                }
-            },
+                    invalid("tool_choice", error.to_string())
+                })?)
+            }
         };
         Ok(())
     }

@@ -151,8 +151,18 @@ impl TestServer {
         let access = Authenticator::new(store.clone(), clock, keys_required);
         let servers = listeners.open(&engine, &access, store.clone(), limits, 0);
         let clock = shifted;
-        let (_servers, _work, _folder) = (servers, work, folder);
-        Self { engine, vendor, conductor, http, grpc, clock, store, _servers, _work, _folder }
+        Self {
+            engine,
+            vendor,
+            conductor,
+            http,
+            grpc,
+            clock,
+            store,
+            _servers: servers,
+            _work: work,
+            _folder: folder,
+        }
     }
 
     /// A key of a tenant.

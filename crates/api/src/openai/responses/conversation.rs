@@ -89,7 +89,9 @@ impl ClientConversation {
             let field = Field::new(name, value);
             match name.as_str() {
                 "metadata" => made.metadata = metadata(&field)?,
-                "items" => drop(made.add(id, &field)?),
+                "items" => {
+                    made.add(id, &field)?;
+                }
                 other => return Err(unknown(other)),
             }
         }

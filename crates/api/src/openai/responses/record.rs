@@ -11,6 +11,7 @@ use crate::openai::tool_forms::ToolForms;
 /// The stored record of a response. Processes of other versions read it, so a new field needs a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent parameters of a request")]
 pub(super) struct Record {
     /// The API that the record belongs to.
     pub(super) api: Api,

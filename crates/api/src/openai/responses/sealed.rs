@@ -98,7 +98,7 @@ impl Turn {
     }
 
     /// The message as its worker wrote it. Calls that the client changed stay changed.
-    fn restored(&self, message: Message) -> Message {
+    fn restored(&self, message: &Message) -> Message {
         let known = |sent: &ToolCall| {
             let same = |known: &&ToolCall| {
                 known.id == sent.id && known.name == sent.name && known.has_same_arguments(sent)
@@ -118,7 +118,7 @@ impl Turn {
 pub(super) fn restored(messages: Vec<Message>, turns: &[Turn]) -> Vec<Message> {
     let restored =
         messages.into_iter().map(|message| match turns.iter().find(|turn| turn.begins(&message)) {
-            Some(turn) => turn.restored(message),
+            Some(turn) => turn.restored(&message),
             None => message,
         });
     restored.collect()
@@ -131,17 +131,17 @@ mod tests {
 
     use super::*;
 
-    fn seal(mark: &str) -> Option<Seal> {
-        Some(Seal { worker: WorkerId::new("checker").unwrap(), mark: mark.to_owned() })
+    fn seal(mark: &str) -> Seal {
+        Seal { worker: WorkerId::new("checker").unwrap(), mark: mark.to_owned() }
     }
 
     fn turn() -> Turn {
         let call = ToolCall {
-            seal: seal("s"),
-            own_id: seal("own"),
+            seal: Some(seal("s")),
+            own_id: Some(seal("own")),
             ..ToolCall::new("call_1", "look", r#"{"a":1}"#)
         };
-        let reasoning = Reasoning { text: "I look.".to_owned(), seal: seal("r") };
+        let reasoning = Reasoning { text: "I look.".to_owned(), seal: Some(seal("r")) };
         Turn { calls: vec![call], reasoning: vec![reasoning] }
     }
 

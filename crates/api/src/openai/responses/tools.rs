@@ -87,19 +87,15 @@ fn custom(draft: &mut ToolsDraft, field: &Field<'_>, namespace: Option<&str>) ->
 
 fn description_of(format: &Field<'_>) -> Result<String, ApiError> {
     let object = format.object()?;
-    match format.required(object, "type")?.one_of(&["text", "grammar"])? {
-        "text" => {
-            format.only(object, &["type"])?;
-            Ok("The input as plain text.".to_owned())
-        }
-        _ => {
-            format.only(object, &["type", "syntax", "definition"])?;
-            let syntax = format.required(object, "syntax")?.one_of(&["lark", "regex"])?;
-            let definition = format.required(object, "definition")?.string()?;
-            let kind = if syntax == "lark" { "Lark grammar" } else { "regular expression" };
-            Ok(format!("The whole input as plain text. It must match this {kind}:\n{definition}"))
-        }
+    if format.required(object, "type")?.one_of(&["text", "grammar"])? == "text" {
+        format.only(object, &["type"])?;
+        return Ok("The input as plain text.".to_owned());
     }
+    format.only(object, &["type", "syntax", "definition"])?;
+    let syntax = format.required(object, "syntax")?.one_of(&["lark", "regex"])?;
+    let definition = format.required(object, "definition")?.string()?;
+    let kind = if syntax == "lark" { "Lark grammar" } else { "regular expression" };
+    Ok(format!("The whole input as plain text. It must match this {kind}:\n{definition}"))
 }
 
 /// The client's own search for tools that it has not offered yet.

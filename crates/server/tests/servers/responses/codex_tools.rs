@@ -100,8 +100,14 @@ async fn outputs_of_custom_tools_go_back_to_the_worker() {
     let next = ask(&server, json!({"tools": tools(), "input": input})).await.json();
     assert_eq!(next["output"][0]["content"][0]["text"], "Patched.", "{next}");
     let run = run_of(&server, &next).await;
-    let calls: Vec<_> =
-        run.spec().request.conversation.messages().iter().flat_map(|message| message.calls()).collect();
+    let calls: Vec<_> = run
+        .spec()
+        .request
+        .conversation
+        .messages()
+        .iter()
+        .flat_map(podium_domain::conversation::Message::calls)
+        .collect();
     let known: Vec<_> = calls.iter().map(|call| (call.name.as_str(), call.own_id.is_some())).collect();
     assert_eq!(known, [("apply_patch", true), ("agents__close", true)], "the worker's own ids are restored");
     let path = format!("GET /v1/responses/{}/input_items?order=asc", next["id"].as_str().unwrap());

@@ -26,11 +26,9 @@ async fn items(server: &TestServer, id: &str) -> Vec<Value> {
     let list = get(server, &format!("{id}/items?order=asc")).await.json();
     assert_eq!(list["object"], "list", "{list}");
     let items = list["data"].as_array().unwrap().clone();
-    items.iter().for_each(|item| {
-        if !item["id"].as_str().unwrap().starts_with("ci_") {
-            check_item(item);
-        }
-    });
+    for item in items.iter().filter(|item| !item["id"].as_str().unwrap().starts_with("ci_")) {
+        check_item(item);
+    }
     items
 }
 
