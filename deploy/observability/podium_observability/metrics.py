@@ -66,7 +66,7 @@ def metric_of(name: str, row: list[str], documented: dict[str, list[str]]) -> Me
     for other in words & documented.keys():
         words |= set(words_of(documented[other][4]))
     # An up-down counter is a gauge to Prometheus.
-    kind = "gauge" if "up and down" in what else kind
+    kind = "gauge" if "the value can fall" in what else kind
     prometheus = name.replace(".", "_") + SUFFIX_OF_UNIT.get(words_of(unit)[0], "")
     prometheus += "_total" if kind == "counter" else ""
     labels = frozenset(word.replace(".", "_") for word in words_of(attributes))
