@@ -83,9 +83,14 @@ pub(super) async fn remove(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let id = super::segment(path)?;
+    let unknown = || unknown_conversation("conversation_id", &id);
+    // Other objects are not the client's to remove.
+    if !is_conversation_id(&id) {
+        return Err(unknown().into());
+    }
     let removed = state.objects.remove_object(&caller.tenant, &id).await;
-    if !is_conversation_id(&id) || !removed.map_err(|e| error_mapping::store_error(&e))? {
-        return Err(unknown_conversation("conversation_id", &id).into());
+    if !removed.map_err(|e| error_mapping::store_error(&e))? {
+        return Err(unknown().into());
     }
     Ok(json(ClientConversation::removed(&id)))
 }

@@ -168,6 +168,8 @@ async fn a_removed_response_can_neither_be_read_nor_continued() {
     let id = ask(&server, json!({})).await.json()["id"].as_str().unwrap().to_owned();
     let removed = server.send(&format!("DELETE /v1/responses/{id}"), "", "").await.json();
     assert_eq!(removed, json!({"id": id, "object": "response", "deleted": true}));
+    let as_conversation = server.send(&format!("DELETE /v1/conversations/{id}"), "", "").await;
+    assert_eq!(as_conversation.status, 404);
     for request in [format!("GET /v1/responses/{id}"), format!("DELETE /v1/responses/{id}")] {
         let reply = server.send(&request, "", "").await;
         assert_eq!((reply.status, reply.code().as_str()), (404, "response_not_found"), "{request}");
