@@ -70,6 +70,8 @@ pub enum ErrorCode {
     RunEnded,
     /// The run has not ended, and cannot be rated yet.
     RunNotEnded,
+    /// The run waits for no tool results.
+    RunNotSuspended,
     /// The run has no answer: no plan could be made.
     PlanningFailed,
     /// The run has no answer: a step that the answer needs failed.
@@ -78,6 +80,8 @@ pub enum ErrorCode {
     FinalStepFailed,
     /// The run has no answer: its deadline passed.
     RunDeadlineExceeded,
+    /// The run has no answer: the results of its tool calls did not come in time.
+    SuspensionExpired,
     /// The run has no answer: its cost cap was reached.
     CostCapReached,
     /// The run, or its plan, does not fit a budget.
@@ -131,7 +135,7 @@ const RATE: &str = "rate_limit_error";
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::InvalidJson,
         Self::MissingParameter,
         Self::InvalidValue,
@@ -155,10 +159,12 @@ impl ErrorCode {
         Self::IdempotencyMismatch,
         Self::RunEnded,
         Self::RunNotEnded,
+        Self::RunNotSuspended,
         Self::PlanningFailed,
         Self::StepFailed,
         Self::FinalStepFailed,
         Self::RunDeadlineExceeded,
+        Self::SuspensionExpired,
         Self::CostCapReached,
         Self::InsufficientQuota,
         Self::InvalidApiKey,
@@ -271,6 +277,9 @@ impl ErrorCode {
             Self::RunNotEnded => {
                 ("RUN_NOT_ENDED", Code::FailedPrecondition, 409, INVALID, "run_not_ended", false)
             }
+            Self::RunNotSuspended => {
+                ("RUN_NOT_SUSPENDED", Code::FailedPrecondition, 409, INVALID, "run_not_suspended", false)
+            }
             Self::PlanningFailed => ("PLANNING_FAILED", Code::Aborted, 500, SERVER, "planning_failed", false),
             Self::StepFailed => ("STEP_FAILED", Code::Aborted, 500, SERVER, "step_failed", false),
             Self::FinalStepFailed => {
@@ -278,6 +287,9 @@ impl ErrorCode {
             }
             Self::RunDeadlineExceeded => {
                 ("RUN_DEADLINE_EXCEEDED", Code::DeadlineExceeded, 504, SERVER, "deadline_exceeded", false)
+            }
+            Self::SuspensionExpired => {
+                ("SUSPENSION_EXPIRED", Code::DeadlineExceeded, 504, SERVER, "suspension_expired", false)
             }
             Self::CostCapReached => {
                 ("COST_CAP_REACHED", Code::ResourceExhausted, 429, QUOTA, "cost_cap_reached", false)
@@ -329,6 +341,7 @@ impl ErrorCode {
                 _ => Self::FinalStepFailed,
             },
             Reason::DeadlineExceeded { .. } => Self::RunDeadlineExceeded,
+            Reason::SuspensionExpired { .. } => Self::SuspensionExpired,
             Reason::CostCapReached { .. } => Self::CostCapReached,
             Reason::BudgetExhausted { .. } => Self::InsufficientQuota,
         }

@@ -1,5 +1,6 @@
 //! The events of a run, as gRPC clients see them.
 
+use podium_domain::conversation::Message;
 use podium_domain::ids::{StepIndex, WorkerId};
 use podium_domain::plan::PlanHead;
 use podium_domain::run::{
@@ -46,6 +47,9 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
         RunEvent::StepDone { .. } => return done(event, attempts),
+        RunEvent::StepCalled { .. } => return called(event, attempts),
+        RunEvent::Suspended => Kind::Suspended(v1::Suspended {}),
+        RunEvent::ResultsGiven { results } => Kind::ResultsGiven(results_given(results)),
         RunEvent::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback } => {
             Kind::AttemptFailed(v1::AttemptFailed {
                 handed_back: *handed_back,
@@ -117,6 +121,30 @@ fn done(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
         tool_calls: attempts.calls(task, *claim, calls),
         ..step_done(*round, *step, output, *finish)
     }))
+}
+
+/// The event of a step that called tools.
+fn called(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
+    let RunEvent::StepCalled { round, step, claim, text, calls, usage, cost, first_token_ms, reasoning: _ } =
+        event
+    else {
+        return None;
+    };
+    let task = StepRef { round: *round, step: *step };
+    Some(Kind::StepCalled(v1::StepCalled {
+        round: (*round).into(),
+        step: step.get().into(),
+        attempt: attempts.number(task.into(), *claim),
+        text: text.clone(),
+        tool_calls: attempts.calls(task, *claim, calls),
+        usage: Some((*usage).into()),
+        cost_nano_usd: cost.nano_usd(),
+        first_token_ms: *first_token_ms,
+    }))
+}
+
+fn results_given(results: &[Message]) -> v1::ResultsGiven {
+    v1::ResultsGiven { messages: results.iter().map(Into::into).collect() }
 }
 
 fn accepted(spec: &RunSpec) -> v1::Accepted {

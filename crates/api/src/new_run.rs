@@ -8,7 +8,7 @@ use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX,
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{
-    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
+    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, StepTools, Tier, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 use podium_domain::request::RunRequest;
@@ -127,6 +127,31 @@ fn conversation(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<C
         return None;
     }
     Conversation::new(read).map_err(|e| problems.add("messages", e.to_string())).ok()
+}
+
+/// The message with the results of a run's tool calls.
+pub fn tool_results(results: Vec<v1::ToolResult>) -> Result<Message, ApiError> {
+    let mut problems = Problems::default();
+    if results.len() > PARTS_MAX {
+        let many = format!("results has {} entries, the limit is {PARTS_MAX}", results.len());
+        problems.add("results", many);
+        return Err(ApiError::on_fields(problems));
+    }
+    let mut parts = Vec::with_capacity(results.len());
+    for (index, result) in results.into_iter().enumerate() {
+        match result_part(result, image) {
+            Ok(part) => parts.push(part),
+            Err(must_be) => {
+                let field = format!("results[{index}]");
+                problems.add(&field, format!("{field} must be {must_be}"));
+            }
+        }
+    }
+    if problems.is_empty() {
+        Ok(Message::new(Role::User, "").with(parts))
+    } else {
+        Err(ApiError::on_fields(problems))
+    }
 }
 
 /// Checks the numbers of messages and parts.
@@ -256,6 +281,17 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
             problems.add("policy.step_cache", format!("step_cache must be off or exact (got {caching})"));
         }
     }
+    match v1::StepTools::try_from(wanted.tools) {
+        Ok(v1::StepTools::Unspecified) => {}
+        Ok(v1::StepTools::All) => policy.tools = StepTools::All,
+        Ok(v1::StepTools::Last) => policy.tools = StepTools::Last,
+        Err(_) => {
+            let tools = wanted.tools;
+            problems.add("policy.tools", format!("tools must be all or last (got {tools})"));
+        }
+    }
+    policy.turns_max = wanted.turns_max.map_or(policy.turns_max, narrow);
+    policy.suspended_ms_max = wanted.suspended_ms_max.unwrap_or(policy.suspended_ms_max);
     if let Err(e) = policy.check() {
         problems.add(&format!("policy.{}", e.field), e.to_string());
     }

@@ -7,7 +7,7 @@ use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
 use podium_domain::plan::Step;
 use podium_domain::policy::{
-    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, Tier, WorkersAllowed,
+    BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepCaching, StepTools, Tier, WorkersAllowed,
 };
 use podium_domain::run::{
     Attempt, AttemptOutcome, FailReason, FinishReason, MissingStep, Round, Run, RunState, Saved, StepRef,
@@ -56,7 +56,8 @@ impl From<&Run> for v1::Run {
             planning_usage: Some(run.planning_usage().into()),
             cost_nano_usd: run.cost().nano_usd(),
             accept_time: Some(timestamp(spec.accepted_at)),
-            deadline_time: Some(timestamp(spec.deadline_at)),
+            deadline_time: Some(timestamp(run.deadline_at())),
+            results_due_time: run.is_suspended().then(|| timestamp(run.due_at())),
             end_time: run.ended_at().map(timestamp),
             answer_tokens_max: spec.request.answer_tokens_max,
             sampling: (!spec.request.sampling.is_none()).then(|| spec.request.sampling.into()),
@@ -235,6 +236,9 @@ impl From<&Policy> for v1::Policy {
             broken_answer: v1::BrokenAnswer::from(policy.broken_answer).into(),
             failed_step: v1::FailedStep::from(policy.failed_step).into(),
             step_cache: v1::StepCaching::from(policy.step_cache).into(),
+            tools: v1::StepTools::from(policy.tools).into(),
+            turns_max: Some(policy.turns_max.into()),
+            suspended_ms_max: Some(policy.suspended_ms_max),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
                 WorkersAllowed::Only(ids) => ids.iter().map(ToString::to_string).collect(),
@@ -313,6 +317,15 @@ impl From<StepCaching> for v1::StepCaching {
     }
 }
 
+impl From<StepTools> for v1::StepTools {
+    fn from(tools: StepTools) -> Self {
+        match tools {
+            StepTools::All => Self::All,
+            StepTools::Last => Self::Last,
+        }
+    }
+}
+
 impl From<Saved> for v1::Saved {
     fn from(Saved { usage, cost }: Saved) -> Self {
         Self { usage: Some(usage.into()), cost_nano_usd: cost.nano_usd() }
@@ -337,6 +350,7 @@ impl From<&RunState> for v1::RunState {
     fn from(state: &RunState) -> Self {
         match state {
             RunState::Active => Self::Active,
+            RunState::Suspended => Self::Suspended,
             RunState::Succeeded { .. } => Self::Succeeded,
             RunState::Failed { .. } => Self::Failed,
             RunState::Cancelled => Self::Cancelled,
@@ -350,6 +364,7 @@ impl From<&TaskState> for v1::TaskState {
             TaskState::Waiting => Self::Waiting,
             TaskState::Ready { .. } => Self::Ready,
             TaskState::Running { .. } => Self::Running,
+            TaskState::Calling => Self::Calling,
             TaskState::Done => Self::Done,
             TaskState::Failed => Self::Failed,
             TaskState::Cancelled => Self::Cancelled,

@@ -234,6 +234,46 @@ impl StepCaching {
     }
 }
 
+/// Which steps may call tools, and who continues after the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepTools {
+    /// Every step may call tools. A step that does waits for the results, and the same run continues with them. If the client forces
+    /// a call, the run behaves as with [`Self::Last`]: the call is the answer.
+    All,
+    /// Only the final step may. The run ends with its calls, and the results begin a new run with the same worker.
+    Last,
+}
+
+impl StepTools {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::All, Self::Last];
+
+    /// The behaviour of policies that were stored before this field existed.
+    const fn before() -> Self {
+        Self::Last
+    }
+
+    /// Whether it has the value that the stored form omits.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    const fn is_as_before(&self) -> bool {
+        matches!(self, Self::Last)
+    }
+
+    /// The name that clients use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Last => "last",
+        }
+    }
+
+    /// The value with that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.as_str() == name)
+    }
+}
+
 /// Most fallbacks of one step, in addition to the planned worker.
 pub const FALLBACKS_MAX: usize = 3;
 /// Upper bound of [`Policy::steps_max`].
@@ -246,6 +286,35 @@ pub const ATTEMPTS_MAX: u32 = 20;
 pub const DEADLINE_MAX: Duration = Duration::from_hours(24);
 /// Upper bound of [`Policy::output_bytes_max`].
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Upper bound of [`Policy::turns_max`].
+pub const TURNS_MAX: u16 = 1_000;
+/// The default of [`Policy::turns_max`].
+const TURNS_DEFAULT: u16 = 100;
+/// Upper bound of [`Policy::suspended_ms_max`].
+pub const SUSPENDED_MAX: Duration = Duration::from_hours(7 * 24);
+/// Lower bound of [`Policy::suspended_ms_max`].
+pub const SUSPENDED_MIN: Duration = Duration::from_secs(1);
+/// The default of [`Policy::suspended_ms_max`].
+const SUSPENDED_MS_DEFAULT: u64 = 3_600_000;
+
+const fn turns_default() -> u16 {
+    TURNS_DEFAULT
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_turns_default(turns: &u16) -> bool {
+    *turns == TURNS_DEFAULT
+}
+
+const fn suspended_default() -> u64 {
+    SUSPENDED_MS_DEFAULT
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_suspended_default(ms: &u64) -> bool {
+    *ms == SUSPENDED_MS_DEFAULT
+}
 
 /// The bounds of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,6 +350,16 @@ pub struct Policy {
     /// Whether a step may reuse a stored answer.
     #[serde(default = "StepCaching::before", skip_serializing_if = "StepCaching::is_as_before")]
     pub step_cache: StepCaching,
+    /// Which steps may call tools.
+    #[serde(default = "StepTools::before", skip_serializing_if = "StepTools::is_as_before")]
+    pub tools: StepTools,
+    /// Most turns of one step that end with tool calls, from 1 to [`TURNS_MAX`]. Afterwards the step must answer without tools.
+    #[serde(default = "turns_default", skip_serializing_if = "is_turns_default")]
+    pub turns_max: u16,
+    /// How long a suspended run waits for the results of its tool calls, in milliseconds, from [`SUSPENDED_MIN`] to
+    /// [`SUSPENDED_MAX`]. Then it fails.
+    #[serde(default = "suspended_default", skip_serializing_if = "is_suspended_default")]
+    pub suspended_ms_max: u64,
 }
 
 /// A field is out of its bounds.
@@ -323,22 +402,30 @@ impl Policy {
                 Tier::Ultra => FailedStep::Replan,
             },
             step_cache: StepCaching::Exact,
+            tools: match tier {
+                Tier::Mini => StepTools::Last,
+                Tier::Ultra => StepTools::All,
+            },
+            turns_max: TURNS_DEFAULT,
+            suspended_ms_max: SUSPENDED_MS_DEFAULT,
         }
     }
 
     /// Checks every bound.
     pub fn check(&self) -> Result<(), PolicyError> {
-        let deadline_max = u64::try_from(DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let bounds = [
-            ("steps_max", u64::from(self.steps_max), u64::from(STEPS_MAX)),
-            ("rounds_max", u64::from(self.rounds_max), u64::from(ROUNDS_MAX)),
-            ("attempts_max", u64::from(self.attempts_max), u64::from(ATTEMPTS_MAX)),
-            ("deadline_ms", self.deadline_ms, deadline_max),
-            ("output_bytes_max", self.output_bytes_max as u64, OUTPUT_BYTES_MAX as u64),
+            ("steps_max", u64::from(self.steps_max), 1, u64::from(STEPS_MAX)),
+            ("rounds_max", u64::from(self.rounds_max), 1, u64::from(ROUNDS_MAX)),
+            ("attempts_max", u64::from(self.attempts_max), 1, u64::from(ATTEMPTS_MAX)),
+            ("deadline_ms", self.deadline_ms, 1, ms(DEADLINE_MAX)),
+            ("output_bytes_max", self.output_bytes_max as u64, 1, OUTPUT_BYTES_MAX as u64),
+            ("turns_max", u64::from(self.turns_max), 1, u64::from(TURNS_MAX)),
+            ("suspended_ms_max", self.suspended_ms_max, ms(SUSPENDED_MIN), ms(SUSPENDED_MAX)),
         ];
-        for (field, value, max) in bounds {
-            if !(1..=max).contains(&value) {
-                return Err(PolicyError { field, value, min: 1, max });
+        for (field, value, min, max) in bounds {
+            if !(min..=max).contains(&value) {
+                return Err(PolicyError { field, value, min, max });
             }
         }
         Ok(())
@@ -394,7 +481,7 @@ mod tests {
     fn policies_stored_without_a_field_keep_their_behaviour() {
         let policy = Policy::new(Tier::Ultra, Effort::Medium);
         let mut stored = serde_json::to_value(&policy).unwrap();
-        for name in ["fallback", "broken_answer", "failed_step", "step_cache"] {
+        for name in ["fallback", "broken_answer", "failed_step", "step_cache", "tools"] {
             assert!(stored.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         let before: Policy = serde_json::from_value(stored.clone()).unwrap();
@@ -403,6 +490,7 @@ mod tests {
             broken_answer: BrokenAnswer::Again,
             failed_step: FailedStep::Continue,
             step_cache: StepCaching::Off,
+            tools: StepTools::Last,
             ..policy.clone()
         };
         assert_eq!(before, expected);
@@ -414,6 +502,9 @@ mod tests {
         }
         for choice in FailedStep::ALL {
             assert_eq!(FailedStep::from_name(choice.as_str()), Some(choice));
+        }
+        for choice in StepTools::ALL {
+            assert_eq!(StepTools::from_name(choice.as_str()), Some(choice));
         }
     }
 }

@@ -31,18 +31,29 @@ const WORKER_PREAMBLE: &str = "You solve one subtask of a larger task. Other mod
 /// The tags that structure a worker's prompt. Data must not forge them.
 const TAGS: [&str; 5] = ["question", "step", "subtask", "output", "earlier"];
 
-/// The turns that ask a step's worker for its output; `None` if the run has no such step.
-///
-/// A step that sees no other step gets the client's messages unchanged if its subtask is the question itself, or if it is offered
-/// tools: nothing needs explaining, and models answer plain conversations best.
+/// The messages that ask a step's worker for its output: its prompt, followed by its earlier turns and the results of their tool
+/// calls. `None` if the run has no such step.
 pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message>> {
+    let mut messages = opening(run, round, index)?;
+    messages.extend(run.transcript_of(StepRef { round, step: index }));
+    Some(messages)
+}
+
+/// The prompt of a step.
+///
+/// A step that sees no other step gets the client's messages unchanged if its subtask is the question itself, or if it is a final
+/// step that is offered tools: nothing needs explaining, and models answer plain conversations best.
+fn opening(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message>> {
     let step = run.step(round, index)?;
     let conversation = &run.spec().request.conversation;
     let question = conversation.question();
     let text = AnswerForm::Text;
-    let form = if run.is_final_step(round, index) { &run.spec().request.answer } else { &text };
+    let is_final = run.is_final_step(round, index);
+    let form = if is_final { &run.spec().request.answer } else { &text };
     let tools = run.tools_of(StepRef { round, step: index });
-    let is_whole = || tools.is_some() || step.subtask == WHOLE_TASK || step.subtask.trim() == question.trim();
+    let is_whole = || {
+        (is_final && tools.is_some()) || step.subtask == WHOLE_TASK || step.subtask.trim() == question.trim()
+    };
     if step.access.is_empty() && !step.sees_earlier_round && is_whole() {
         return Some(as_asked(conversation, form));
     }
@@ -69,7 +80,7 @@ pub fn for_worker(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message
         "Your subtask:\n<subtask>\n{}\n</subtask>\n\nAnswer your subtask only. Give the result alone, without explanation.",
         escaped(&step.subtask)
     );
-    if tools.is_some() {
+    if tools.is_some_and(|tools| tools.may_call()) {
         user.push_str("\n\nIf you need a tool for that, call it first.");
     }
     match form {

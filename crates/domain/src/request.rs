@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::answer::AnswerForm;
 use crate::conversation::Conversation;
-use crate::policy::Policy;
+use crate::policy::{Policy, StepTools};
 use crate::sampling::Sampling;
 use crate::stops::Stops;
-use crate::tools::ToolUse;
+use crate::tools::{CallsAtOnce, ToolChoice, ToolUse};
 
 /// A client's request for a run, except the model. The fields are stored with the run: a new one needs a serde default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,19 @@ impl RunRequest {
             || self.tools.is_some()
     }
 
-    /// The tools to offer to the final step. Tools that must not be called are offered only because earlier turns called them.
+    /// Whether a step that calls tools waits for their results, and the run continues with them. Otherwise the run ends with the calls
+    /// of its final step.
+    pub fn suspends(&self) -> bool {
+        self.policy.tools == StepTools::All
+            && self.tools.as_ref().is_some_and(|tools| tools.choice == ToolChoice::Auto)
+    }
+
+    /// Whether only one step at a time may run, because the client forbids parallel calls and every step may call tools.
+    pub fn runs_one_step_at_a_time(&self) -> bool {
+        self.suspends() && self.tools.as_ref().is_some_and(|tools| tools.at_once == CallsAtOnce::One)
+    }
+
+    /// The tools to offer to the steps that may call them. Tools that must not be called are offered only because earlier turns called them.
     pub fn offered_tools(&self) -> Option<&ToolUse> {
         self.tools.as_ref().filter(|tools| tools.may_call() || self.conversation.has_tool_calls())
     }

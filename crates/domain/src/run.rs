@@ -19,12 +19,14 @@ mod task;
 mod tool_calls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{BudgetRef, Charge};
 use crate::content::{Reasoning, ToolCall};
-use crate::ids::{KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
+use crate::conversation::Message;
+use crate::ids::{ClaimId, KeyId, RequestId, RunId, StepIndex, TenantId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::{FALLBACKS_MAX, PoolRule};
@@ -82,6 +84,8 @@ pub struct RunSpec {
 pub enum RunState {
     /// It has tasks to do.
     Active,
+    /// Nothing can go on before the client sends the results of its tool calls.
+    Suspended,
     /// It ended with an answer: the output of this step.
     Succeeded {
         /// The round that answered.
@@ -103,6 +107,7 @@ impl RunState {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Active => "active",
+            Self::Suspended => "suspended",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Cancelled => "cancelled",
@@ -178,6 +183,9 @@ pub struct StepRun {
     /// The sealed reasoning that its worker expects back with the results of the calls.
     #[serde(default)]
     pub reasoning: Vec<Reasoning>,
+    /// Its turns that ended with tool calls, in order. If it is calling, the last one has no results yet.
+    #[serde(default)]
+    pub turns: Vec<Arc<ToolTurn>>,
     /// Why its worker stopped writing.
     pub finish: Option<FinishReason>,
     /// The last error, if it failed.
@@ -194,10 +202,50 @@ impl StepRun {
             output: None,
             calls: Vec::new(),
             reasoning: Vec::new(),
+            turns: Vec::new(),
             finish: None,
             error: None,
         }
     }
+}
+
+/// A turn of a step that ended with tool calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolTurn {
+    /// The number of the run's reply that ended with the calls.
+    pub reply: u16,
+    /// The claim of the attempt.
+    pub claim: ClaimId,
+    /// The worker that made the calls.
+    pub worker: WorkerId,
+    /// The text before the calls.
+    pub text: String,
+    /// The calls, by the ids of the worker.
+    pub calls: Vec<ToolCall>,
+    /// The sealed reasoning that the worker expects back.
+    pub reasoning: Vec<Reasoning>,
+    /// The client's messages after the calls: the results of these calls, and whatever the client said with them. Empty until then.
+    pub results: Vec<Message>,
+}
+
+impl ToolTurn {
+    /// Its size in bytes, for limits.
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls.iter().map(ToolCall::bytes).sum::<usize>();
+        let reasoning = self.reasoning.iter().map(Reasoning::bytes).sum::<usize>();
+        self.text.len() + calls + reasoning + self.results.iter().map(Message::bytes).sum::<usize>()
+    }
+}
+
+/// The tokens of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyUsage {
+    /// All of them.
+    pub all: Usage,
+    /// The share of planning.
+    pub planning: Usage,
+    /// The tokens that the step cache saved; no part of `all`.
+    pub saved: Usage,
 }
 
 /// One request, from acceptance to answer.
@@ -212,6 +260,11 @@ pub struct Run {
     spec: Arc<RunSpec>,
     state: RunState,
     ended_at: Option<Timestamp>,
+    /// The time at which it fails unless it has ended or is suspended.
+    deadline_at: Timestamp,
+    suspended_at: Option<Timestamp>,
+    /// The number of times that it continued after tool results.
+    reply: u16,
     rounds: Vec<Round>,
     /// Its highest cost according to its last plan, which is the amount reserved of its budgets.
     hold: Cost,
@@ -262,7 +315,35 @@ impl Run {
 
     /// Whether it has ended.
     pub fn is_ended(&self) -> bool {
-        self.state != RunState::Active
+        !matches!(self.state, RunState::Active | RunState::Suspended)
+    }
+
+    /// Whether it waits for the results of tool calls.
+    pub fn is_suspended(&self) -> bool {
+        self.state == RunState::Suspended
+    }
+
+    /// The number of the current reply, from 0. A reply ends with the pending tool calls of a suspended run, or with the run; the
+    /// results of the calls begin the next one.
+    pub fn reply(&self) -> u16 {
+        self.reply
+    }
+
+    /// Whether the reply with this number is complete.
+    pub fn has_replied(&self, reply: u16) -> bool {
+        self.is_ended() || self.reply > reply || (self.reply == reply && self.is_suspended())
+    }
+
+    /// The time at which it fails unless it has ended. The time that it was suspended for is added to the deadline of its
+    /// acceptance.
+    pub fn deadline_at(&self) -> Timestamp {
+        self.deadline_at
+    }
+
+    /// The time at which it must be looked at: its deadline, or the end of its suspension.
+    pub fn due_at(&self) -> Timestamp {
+        let wait = Duration::from_millis(self.spec.request.policy.suspended_ms_max);
+        self.suspended_at.map_or(self.deadline_at, |at| at.after(wait))
     }
 
     /// When it ended.
@@ -363,6 +444,22 @@ impl Run {
             usage: sum.usage + saved.usage,
             cost: sum.cost + saved.cost,
         })
+    }
+
+    /// The usage, the share of planning in it, and the usage that the step cache saved, all of the current reply. Over all replies
+    /// they add up to those of the run.
+    pub fn reply_usage(&self) -> ReplyUsage {
+        let mut sum = ReplyUsage::default();
+        for (task, found) in self.tasks() {
+            for attempt in found.latest_attempts() {
+                sum.all += attempt.usage;
+                sum.saved += attempt.saved.unwrap_or_default().usage;
+                if task.step().is_none() {
+                    sum.planning += attempt.usage;
+                }
+            }
+        }
+        sum
     }
 
     /// The tokens of planning, a share of [`Self::usage`].

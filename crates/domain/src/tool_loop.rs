@@ -1,4 +1,5 @@
-//! Tool loops across runs: a run ends with the calls of its worker, and the run that gets their results continues with that worker.
+//! Tool loops across requests. A suspended run continues with the results of its calls. A run that ended with calls is followed by a
+//! new run, which continues with the same worker.
 //!
 //! The client's conversation has our ids of the calls. The stored run has what the worker expects back: its own ids, and the seals
 //! of its reasoning.
@@ -15,6 +16,15 @@ use crate::run::{Run, RunState, StepRef, TaskRef};
 pub fn earlier_run(conversation: &Conversation) -> Option<RunId> {
     let mut messages = conversation.messages().iter().rev();
     messages.find_map(|message| ids(message).next()).map(|id| id.run())
+}
+
+/// The messages after the calls at the end of the conversation, if all of these calls are ours and of one run.
+pub fn results_at_end(conversation: &Conversation) -> Option<&[Message]> {
+    let messages = conversation.messages();
+    let last = messages.iter().rposition(|message| message.role == Role::Assistant)?;
+    let run = ids(&messages[last]).next()?.run();
+    let is_ours = |call: &ToolCall| call.id.parse::<CallId>().is_ok_and(|id| id.run() == run);
+    messages[last].calls().all(is_ours).then(|| &messages[last + 1..])
 }
 
 /// The worker that waits for the results at the end of the conversation, if `earlier` made the calls.
@@ -64,6 +74,11 @@ impl Known {
                 _ => None,
             });
             known.add(message.calls().cloned().collect(), reasoning.collect());
+        }
+        for (step, found) in run.step_runs() {
+            for turn in &found.turns {
+                known.add(turn.client_calls(run.id(), step), turn.reasoning.clone());
+            }
         }
         if let RunState::Succeeded { round, step } = *run.state() {
             let done =

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
-use podium_domain::conversation::Conversation;
+use podium_domain::conversation::{Conversation, Message};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
@@ -23,6 +23,7 @@ use crate::front::estimate::{Estimate, estimate};
 use crate::front::history::{Reads, history};
 use crate::front::ratings::{OutcomePage, RateError, outcomes, rate};
 use crate::front::readiness::{NotReady, Readiness, readiness};
+use crate::front::replies::as_of;
 use crate::front::submit::{Submit, SubmitError, Submitted, ask, submit, within_abilities};
 use crate::front::wait_for_end::Ending;
 use crate::front::watch::{Update, Wants, WatchError, Watcher};
@@ -72,7 +73,8 @@ impl Engine {
         self.context.parts().conductors.all().map(ConductorProfile::id)
     }
 
-    /// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.
+    /// Accepts a request, or continues the suspended run whose tool results it has. When this returns, the run is durable and will end
+    /// or wait for the client, whatever happens to this process.
     pub async fn submit(&self, request: Submit) -> Result<Submitted, SubmitError> {
         submit(&self.context, request).await
     }
@@ -85,7 +87,7 @@ impl Engine {
 
     /// The end of a run, to wait for.
     pub fn ending(&self, id: RunId) -> Ending {
-        Ending::of_known(self.context.clone(), id)
+        Ending::of_known(self.context.clone(), id, None)
     }
 
     /// Estimates the cost of a request, by its plan if that needs no model, else by the bounds of its policy. No worker is called, and
@@ -97,6 +99,20 @@ impl Engine {
     /// The stored run.
     pub async fn run(&self, id: RunId) -> Result<Option<Run>, StoreError> {
         self.context.run_for_client(id).await
+    }
+
+    /// The stored run as it was at the end of a reply; as it is now if that reply is the current one.
+    pub async fn run_at(&self, id: RunId, reply: u16) -> Result<Option<Run>, StoreError> {
+        let Some(now) = self.context.run_for_client(id).await? else { return Ok(None) };
+        let run = as_of(self.context.parts(), Arc::new(now), reply).await?;
+        Ok(Some(Arc::unwrap_or_clone(run)))
+    }
+
+    /// Gives the results of its tool calls to a suspended run: messages with one result for each pending call. Repeating the same
+    /// results changes nothing.
+    pub async fn give_results(&self, id: RunId, results: Vec<Message>) -> Result<Run, CommandError> {
+        let give = Command::GiveResults { results };
+        self.context.commands().send(id, give).await.map(|run| (*run).clone())
     }
 
     /// Cancels a run. A run that was cancelled before is returned unchanged.
@@ -131,14 +147,24 @@ impl Engine {
         history(self.context.parts().clone(), self.reads.clone(), id, after)
     }
 
-    /// The answer while it is written: texts that concatenate to the run's answer, then the run after its end.
+    /// The answer of a run while it is written: its first reply.
     pub async fn answer(
         &self,
         id: RunId,
     ) -> Result<BoxStream<'static, Result<AnswerPart, AnswerError>>, WatchError> {
+        self.reply(id, 0).await
+    }
+
+    /// A reply of a run while it is written: texts that concatenate to the reply's text, its tool calls, then the run at the end of the
+    /// reply. Replies count from 0.
+    pub async fn reply(
+        &self,
+        id: RunId,
+        reply: u16,
+    ) -> Result<BoxStream<'static, Result<AnswerPart, AnswerError>>, WatchError> {
         let parts = self.context.parts();
-        let updates = Watcher::new(parts.clone(), id, 0, Wants::Answer).await?.into_stream();
-        Ok(answer(parts.clone(), id, updates))
+        let updates = Watcher::new(parts.clone(), id, 0, Wants::Reply(reply)).await?.into_stream();
+        Ok(answer(parts.clone(), id, reply, updates))
     }
 
     /// Stores a tenant's rating of its own ended run, in place of an earlier one.

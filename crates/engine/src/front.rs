@@ -5,6 +5,7 @@ pub(crate) mod estimate;
 pub(crate) mod history;
 pub(crate) mod ratings;
 pub(crate) mod readiness;
+pub(crate) mod replies;
 pub(crate) mod submit;
 mod tool_loop;
 pub(crate) mod wait_for_end;

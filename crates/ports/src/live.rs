@@ -39,7 +39,7 @@ pub enum Signal {
         /// The run's version.
         version: u64,
     },
-    /// The store has events up to this version, and the run has ended.
+    /// The store has events up to this version, and the run has ended or is suspended.
     Ended {
         /// The run's version.
         version: u64,
@@ -60,7 +60,7 @@ pub enum Signal {
 /// The signals of a run; dropping the stream ends the subscription.
 pub type Signals = BoxStream<'static, Signal>;
 
-/// Items mean "read the store again": the run has ended, or its end may have been missed. Dropping the stream ends the
+/// Items mean "read the store again": the run has ended or is suspended, or that may have been missed. Dropping the stream ends the
 /// subscription.
 pub type EndSignals = BoxStream<'static, ()>;
 
@@ -97,7 +97,7 @@ pub trait LiveStream: Send + Sync {
         Ok(futures::stream::pending().boxed())
     }
 
-    /// Subscribes to the end of `run`, for a caller that needs no other signal.
+    /// Subscribes to the end and the suspensions of `run`, for a caller that needs no other signal.
     async fn subscribe_to_end(&self, run: RunId) -> Result<EndSignals, LiveError> {
         let signals = self.subscribe(run).await?;
         let ends = signals.filter_map(async |signal| match signal {

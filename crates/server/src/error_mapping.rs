@@ -1,11 +1,13 @@
 //! Maps errors of the engine and the store to those that a client sees.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 
 use podium_api::{ApiError, ErrorCode};
+use podium_domain::conversation::Message;
 use podium_domain::ids::RunId;
 use podium_domain::pool::Feature;
-use podium_domain::run::{FailReason, Run, RunState};
+use podium_domain::run::{FailReason, Refusal, Run, RunState};
 use podium_engine::{AnswerError, CommandError, RateError, SubmitError, WatchError};
 use podium_ports::causes::with_causes;
 use podium_ports::store::StoreError;
@@ -15,10 +17,10 @@ pub(crate) fn unknown_run(id: RunId) -> ApiError {
     ApiError::on_field(ErrorCode::RunNotFound, "run_id", format!("run `{id}` does not exist"))
 }
 
-/// The reason why an ended run has no answer; none if it has one.
+/// The reason why a run has no reply; none if it has its answer, or waits for the results of its tool calls.
 pub(crate) fn run_error(run: &Run) -> Option<ApiError> {
     match run.state() {
-        RunState::Succeeded { .. } => None,
+        RunState::Succeeded { .. } | RunState::Suspended => None,
         RunState::Failed { reason } => Some(fail_error(run.id(), reason)),
         RunState::Cancelled => {
             Some(ApiError::new(ErrorCode::RunCancelled, format!("run {} was cancelled", run.id())))
@@ -125,6 +127,38 @@ pub(crate) fn command_error(id: RunId, error: &CommandError) -> ApiError {
         CommandError::Contended => ApiError::new(ErrorCode::Unavailable, error.to_string()),
         CommandError::Store(e) => store_error(e),
         CommandError::Stopped => stopping(),
+    }
+}
+
+/// The error for tool results that a run does not take. `run` is the run before.
+pub(crate) fn results_error(run: &Run, results: &Message, error: &CommandError) -> ApiError {
+    let id = run.id();
+    match error {
+        CommandError::Refused(Refusal::Ended) => {
+            ApiError::new(ErrorCode::RunEnded, format!("run {id} has ended; it takes no tool results"))
+        }
+        CommandError::Refused(Refusal::OtherResults) => {
+            let pending: BTreeSet<_> = run.tool_calls().into_iter().map(|call| call.id).collect();
+            let sent: BTreeSet<_> = results.results().map(|result| result.call_id.clone()).collect();
+            let list = |ids: Vec<&String>| {
+                let ids: Vec<_> = ids.into_iter().map(|id| format!("`{id}`")).collect();
+                if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
+            };
+            let (missing, unknown) =
+                (list(pending.difference(&sent).collect()), list(sent.difference(&pending).collect()));
+            let message = format!(
+                "results must have one result for each pending call of run {id}; missing: {missing}; not pending: {unknown}"
+            );
+            ApiError::on_field(ErrorCode::InvalidValue, "results", message)
+        }
+        CommandError::Refused(refusal @ Refusal::ResultsTooLong) => {
+            ApiError::on_field(ErrorCode::InvalidValue, "results", refusal.to_string())
+        }
+        CommandError::Refused(_) => ApiError::new(
+            ErrorCode::RunNotSuspended,
+            format!("run {id} waits for no tool results; they count once, when the run is suspended"),
+        ),
+        other => command_error(id, other),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The requests to the engine that both APIs share.
 
 use podium_api::{ApiError, ErrorCode, ModelName, NewRun};
+use podium_domain::conversation::Message;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::rating::Rating;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::auth::{Caller, hex};
-use crate::error_mapping::{rate_error, store_error, submit_error, unknown_run};
+use crate::error_mapping::{rate_error, results_error, store_error, submit_error, unknown_run};
 
 /// Accepts a run.
 pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submitted, ApiError> {
@@ -119,6 +120,29 @@ pub async fn load(engine: &Engine, tenant: &TenantId, id: RunId) -> Result<Run, 
     run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
 }
 
+/// Loads a run as it was at the end of a reply; as it is now if that reply is the current one.
+pub(crate) async fn load_reply(
+    engine: &Engine,
+    tenant: &TenantId,
+    id: RunId,
+    reply: u16,
+) -> Result<Run, ApiError> {
+    let run = engine.run_at(id, reply).await.map_err(|e| store_error(&e))?;
+    run.filter(|run| run.spec().tenant == *tenant).ok_or_else(|| unknown_run(id))
+}
+
+/// Gives tool results to a suspended run.
+pub(crate) async fn give_results(
+    engine: &Engine,
+    tenant: &TenantId,
+    id: RunId,
+    results: Message,
+) -> Result<Run, ApiError> {
+    let run = load(engine, tenant, id).await?;
+    let given = engine.give_results(id, vec![results.clone()]).await;
+    given.map_err(|e| results_error(&run, &results, &e))
+}
+
 /// Stores a client's rating of a run.
 pub(crate) async fn rate(
     engine: &Engine,
@@ -173,7 +197,7 @@ mod tests {
         let Value::Object(fields) = serde_json::to_value(&run.request.policy).unwrap() else {
             panic!("no fields")
         };
-        let words = ["none", "pool", "again", "continue", "fail", "off", "high", "mini"];
+        let words = ["none", "pool", "again", "continue", "fail", "off", "high", "mini", "last"];
         let mut others: Vec<Value> = words.map(Value::from).to_vec();
         others.extend([1.into(), 4.into(), serde_json::json!({"only": ["w"]})]);
         for name in fields.keys() {

@@ -5,6 +5,7 @@ WITH appended AS (
     UPDATE run_states
     SET version = $3,
         state = $4,
+        deadline_ms = $30,
         ended_ms = $5,
         steps = $6,
         cost_nano_usd = $7,

@@ -13,9 +13,9 @@ WITH first AS (
 given AS (
     SELECT *
     FROM unnest($8::uuid[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],
-                $15::bigint[], $16::bigint[], $17::bigint[], $18::bool[], $19::bigint[], $20::bool[], $21::bool[])
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bool[], $19::bigint[], $20::bool[], $21::bool[], $47::bigint[])
         AS given (run_id, version_before, version, state, ended_ms, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd,
-                  fallbacks, unsettled, failed_steps, degraded, refused)
+                  fallbacks, unsettled, failed_steps, degraded, refused, due_ms)
 ),
 locked AS MATERIALIZED (
     SELECT run_states.run_id
@@ -88,6 +88,7 @@ appended AS (
     UPDATE run_states
     SET version = given.version,
         state = given.state,
+        deadline_ms = given.due_ms,
         ended_ms = given.ended_ms,
         steps = given.steps,
         cost_nano_usd = given.cost_nano_usd,

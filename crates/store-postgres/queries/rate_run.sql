@@ -5,7 +5,7 @@ WITH ended AS (
     SELECT run_states.run_id, runs.tenant
     FROM run_states
     JOIN runs ON runs.id = run_states.run_id
-    WHERE run_states.run_id = $1 AND runs.id = $1 AND run_states.state <> 'active'
+    WHERE run_states.run_id = $1 AND runs.id = $1 AND run_states.ended_ms IS NOT NULL
     FOR SHARE OF run_states
 )
 

@@ -39,7 +39,7 @@ impl<'c> RunRow<'c> {
             model: without_nul(spec.model.chars()),
             question: without_nul(spec.request.conversation.question().chars().take(QUESTION_CHARS_MAX)),
             accepted_ms: stored(spec.accepted_at.unix_ms()),
-            deadline_ms: stored(spec.deadline_at.unix_ms()),
+            deadline_ms: stored(run.due_at().unix_ms()),
         }
     }
 }
@@ -51,6 +51,8 @@ pub(crate) struct StateRow {
     pub(crate) version_before: i64,
     pub(crate) version: i64,
     pub(crate) state: &'static str,
+    /// The deadline, or the end of the suspension.
+    pub(crate) due_ms: i64,
     pub(crate) ended_ms: Option<i64>,
     pub(crate) steps: i64,
     pub(crate) cost_nano_usd: i64,
@@ -71,6 +73,7 @@ impl StateRow {
             version_before: stored(version_before),
             version: stored(run.version()),
             state: run.state().as_str(),
+            due_ms: stored(run.due_at().unix_ms()),
             ended_ms: run.ended_at().map(|at| stored(at.unix_ms())),
             steps: steps.into(),
             cost_nano_usd: stored(cost.nano_usd()),
@@ -175,7 +178,7 @@ impl<'c> Batch<'c> {
     }
 
     /// Adds the tasks of a run that its new events may have changed: rows to write for ready and running tasks, and rows to delete
-    /// for tasks that ended. A waiting task never had a row.
+    /// for tasks that ended or wait for the client. A waiting task never had a row.
     fn push_tasks(&mut self, commit: &'c Commit, dispatch_grace: Duration) {
         let (run, tenant) = (*commit.after.id().as_uuid(), commit.after.spec().tenant.as_str());
         let is_changed = |task| commit.events.iter().any(|event| event.event.may_change(task));
@@ -196,7 +199,7 @@ impl<'c> Batch<'c> {
                     lease_until_ms = Some(stored(lease_until.unix_ms()));
                 }
                 TaskState::Waiting => continue,
-                TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                TaskState::Calling | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
                     if !commit.is_first() {
                         self.gone.push(GoneRow { run, task: id.to_string() });
                     }

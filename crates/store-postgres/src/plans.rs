@@ -93,6 +93,7 @@ const STATEMENTS: &[Statement] = &[
             RUNS,
             TWO,
             TEXTS,
+            "8::bigint",
         ],
         indexes: &["run_states_pkey", "tasks_pkey"],
         whole: &[],
@@ -152,6 +153,7 @@ const STATEMENTS: &[Statement] = &[
             TWO,
             TWO,
             "ARRAY[true, false]",
+            TWO,
         ],
         indexes: &["budget_sums_pkey", "budgets_pkey", "run_states_pkey", "tasks_pkey"],
         whole: &[],
@@ -205,7 +207,7 @@ const STATEMENTS: &[Statement] = &[
     Statement {
         file: "find_overdue.sql",
         arguments: &["8::bigint", "256::bigint", RUNS],
-        indexes: &["run_states_active"],
+        indexes: &["run_states_active", "run_states_suspended"],
         whole: &[],
     },
     Statement {

@@ -235,6 +235,7 @@ async fn write_all(connection: &mut PgConnection, batch: &Batch<'_>) -> Result<V
         &charges.spent,
         &charges.reserved,
         &charges.need_capacity,
+        &column(states, |state| state.due_ms),
     );
     written.fetch_all(connection).await
 }
@@ -277,6 +278,7 @@ async fn append_one(
         &column(tasks, |task| task.process) as &[Option<Uuid>],
         &column(tasks, |task| task.lease_until_ms) as &[Option<i64>],
         &column(&batch.gone, |task| task.task.as_str()) as &[&str],
+        state.due_ms,
     );
     written.fetch_all(connection).await
 }

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "list what answers lack", include_str!("../../../migrations/sqlite/0003_list_what_answers_lack.sql")),
     (4, "one lease a process", include_str!("../../../migrations/sqlite/0004_one_lease_a_process.sql")),
     (5, "store objects", include_str!("../../../migrations/sqlite/0005_store_objects.sql")),
+    (6, "suspended runs", include_str!("../../../migrations/sqlite/0006_suspended_runs.sql")),
 ];
 
 fn all() -> Vec<Migration> {

@@ -13,7 +13,7 @@ use crate::row::{id_bytes, run_id, unavailable};
 
 pub(crate) const RATE_RUN: &str = "-- rate_run
 INSERT INTO ratings (run_id, tenant, score, comment, rated_ms)
-SELECT id, tenant, ?3, ?4, ?5 FROM runs WHERE id = ?1 AND tenant = ?2 AND state <> 'active'
+SELECT id, tenant, ?3, ?4, ?5 FROM runs WHERE id = ?1 AND tenant = ?2 AND ended_ms IS NOT NULL
 ON CONFLICT (run_id) DO UPDATE SET score = excluded.score, comment = excluded.comment, rated_ms = excluded.rated_ms";
 
 pub(crate) const LIST_RATED: &str = "-- list_rated

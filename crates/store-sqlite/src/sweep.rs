@@ -82,10 +82,20 @@ WHERE state = 'running' AND process IS NULL AND lease_until_ms <= ?1
     AND run_id NOT IN (SELECT unhex(value) FROM json_each(?3))
 LIMIT ?2";
 
+// The deadline of a suspended run is the end of its wait for tool results.
 pub(crate) const FIND_OVERDUE: &str = "-- find_overdue
-SELECT id FROM runs
-WHERE state = 'active' AND deadline_ms <= ?1 AND id NOT IN (SELECT unhex(value) FROM json_each(?3))
-ORDER BY deadline_ms LIMIT ?2";
+SELECT id FROM (
+    SELECT id FROM runs
+    WHERE state = 'active' AND deadline_ms <= ?1 AND id NOT IN (SELECT unhex(value) FROM json_each(?3))
+    ORDER BY deadline_ms LIMIT ?2
+)
+UNION ALL
+SELECT id FROM (
+    SELECT id FROM runs
+    WHERE state = 'suspended' AND deadline_ms <= ?1 AND id NOT IN (SELECT unhex(value) FROM json_each(?3))
+    ORDER BY deadline_ms LIMIT ?2
+)
+LIMIT ?2";
 
 pub(crate) async fn due(
     store: &Store,

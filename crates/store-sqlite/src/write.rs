@@ -27,7 +27,8 @@ SELECT id FROM runs WHERE id = ?1 OR (tenant = ?2 AND request_id = ?3) LIMIT 1";
 
 pub(crate) const UPDATE_RUN: &str = "-- update_run
 UPDATE runs SET version = ?3, state = ?4, ended_ms = ?5, steps = ?6, cost_nano_usd = ?7, wasted_nano_usd = ?8,
-                saved_nano_usd = ?9, fallbacks = ?10, unsettled = ?11, failed_steps = ?12, degraded = ?13, refused = ?14
+                saved_nano_usd = ?9, fallbacks = ?10, unsettled = ?11, failed_steps = ?12, degraded = ?13, refused = ?14,
+                deadline_ms = ?15
 WHERE id = ?1 AND version = ?2";
 
 pub(crate) const READ_VERSION: &str = "-- read_version
@@ -98,7 +99,7 @@ async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
         .bind(&spec.model)
         .bind(question(run))
         .bind(stored(spec.accepted_at.unix_ms()))
-        .bind(stored(spec.deadline_at.unix_ms()));
+        .bind(stored(run.due_at().unix_ms()));
     let inserted = bind_state(insert, run).execute(connection).await.map_err(unavailable)?;
     Ok(inserted.rows_affected() == 1)
 }
@@ -107,7 +108,8 @@ async fn insert_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) 
 async fn update_run(connection: &mut SqliteConnection, commit: &CommitRows<'_>) -> Result<bool, StoreError> {
     let id = commit.run.id();
     let update = sqlx::query(UPDATE_RUN).bind(id_bytes(&id)).bind(commit.version_before);
-    let updated = bind_state(update, commit.run).execute(connection).await.map_err(unavailable)?;
+    let update = bind_state(update, commit.run).bind(stored(commit.run.due_at().unix_ms()));
+    let updated = update.execute(connection).await.map_err(unavailable)?;
     Ok(updated.rows_affected() == 1)
 }
 

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use podium_domain::budget::Charge;
-use podium_domain::conversation::Conversation;
+use podium_domain::content::{Part, ToolCall, ToolResult};
+use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{ClaimId, ProcessId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::plan::{LastStep, Plan, PlanDraft, PlanHead, RawAccess, RawId};
@@ -15,6 +16,7 @@ use podium_domain::run::{
     SequencedEvent, StepResult, TaskRef,
 };
 use podium_domain::time::Timestamp;
+use podium_domain::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
 use podium_ports::conductor::Asker;
@@ -77,6 +79,12 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
+/// As [`a_pool`], and each worker can call tools.
+pub fn a_pool_with_tools() -> Pool {
+    let file = POOL_FILE.replace("context_tokens", "features = [\"tools\"]\ncontext_tokens");
+    Pool::parse(&file).expect("the test pool is a pool")
+}
+
 /// The worker `w` of a separate pool, at a vendor `v` with that wire format; `lines` of TOML are added to it.
 pub fn a_worker(api: &str, lines: &str) -> Worker {
     let pool = Pool::parse(&format!(
@@ -130,6 +138,15 @@ pub fn a_spec() -> RunSpec {
         conductor: crate::ScriptedConductor::ID.to_owned(),
         accepted_at,
     }
+}
+
+/// [`a_spec`] with a tool `look`, which every step may call.
+pub fn a_spec_with_tools() -> RunSpec {
+    let mut spec = a_spec();
+    let (name, description) = ("look".to_owned(), String::new());
+    let tools = vec![Tool { name, description, schema: Tool::no_parameters(), strict: None }];
+    spec.request.tools = Some(ToolUse { tools, choice: ToolChoice::Auto, at_once: CallsAtOnce::Several });
+    spec
 }
 
 /// A plan over [`a_pool`]: each step is a worker, a subtask and the positions of the earlier steps that it sees.
@@ -250,6 +267,21 @@ impl Driven {
             self.fresh.push(event);
         }
         decision
+    }
+
+    /// Records that the worker of a step called a tool, under the latest claim.
+    pub fn call(&mut self, index: u16, tool: &str) {
+        let (calls, finish) = (vec![ToolCall::new("own", tool, "{}")], FinishReason::ToolCalls);
+        let result = StepResult { calls, finish, ..a_result("") };
+        let (round, claim) = (self.run.current_round(), self.last_claim);
+        self.drive(&Command::CompleteStep { round, step: StepIndex::new(index), claim, result });
+    }
+
+    /// Sends the same output as the result of each pending call.
+    pub fn give_results(&mut self, output: &str) {
+        let result = |call: ToolCall| Part::ToolResult(ToolResult::new(call.id, call.name, output));
+        let results = self.run.tool_calls().into_iter().map(result);
+        self.drive(&Command::GiveResults { results: vec![Message::new(Role::User, "").with(results)] });
     }
 
     /// Claims a task. The claim's own lease lasts for thirty seconds.

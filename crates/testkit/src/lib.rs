@@ -24,8 +24,8 @@ mod task_rows;
 mod vendor;
 
 pub use builders::{
-    Driven, a_plan, a_planned, a_pool, a_result, a_spec, a_tenant, a_worker, an_asker, an_ended_run, head_of,
-    plan_of,
+    Driven, a_plan, a_planned, a_pool, a_pool_with_tools, a_result, a_spec, a_spec_with_tools, a_tenant,
+    a_worker, an_asker, an_ended_run, head_of, plan_of,
 };
 pub use clock::TestClock;
 pub use conductor::{Planning, ScriptedConductor};

@@ -76,6 +76,8 @@ macro_rules! run_store_suite {
             due_keeps_its_limit
             runs_that_are_left_alone_are_not_due_and_take_no_place_of_others
             ended_runs_are_never_due
+            a_suspended_run_has_no_task_and_is_due_when_its_wait_ends
+            a_continued_run_is_due_at_its_later_deadline
             a_task_of_the_backlog_is_taken_once
             a_taken_task_is_due_when_it_was_not_claimed_in_time
             returned_tasks_can_be_taken_again

@@ -193,7 +193,7 @@ impl TaskBoard for TestStore {
             if except.contains(&run) {
                 continue;
             }
-            if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
+            if now >= row.run.due_at() && due.overdue.len() < limit {
                 due.overdue.push(run);
             }
             for (task, found) in row.run.tasks() {

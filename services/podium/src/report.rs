@@ -376,6 +376,7 @@ fn run_state(state: v1::RunState) -> &'static str {
     match state {
         v1::RunState::Unspecified => "unknown",
         v1::RunState::Active => "active",
+        v1::RunState::Suspended => "suspended",
         v1::RunState::Succeeded => "succeeded",
         v1::RunState::Failed => "failed",
         v1::RunState::Cancelled => "cancelled",
@@ -388,6 +389,7 @@ fn task_state(state: v1::TaskState) -> &'static str {
         v1::TaskState::Waiting => "waiting",
         v1::TaskState::Ready => "ready",
         v1::TaskState::Running => "running",
+        v1::TaskState::Calling => "calling",
         v1::TaskState::Done => "done",
         v1::TaskState::Failed => "failed",
         v1::TaskState::Cancelled => "cancelled",

@@ -193,6 +193,6 @@ def test_reflection_describes_the_service(channel: grpc.Channel) -> None:
     assert "podium.v1.PodiumService" in database.get_services()
     file = database.FindFileContainingSymbol("podium.v1.PodiumService")
     assert [method.name for method in file.service[0].method] == [
-        "CreateRun", "WatchRun", "GetRun", "CancelRun", "ListRuns", "EstimateRun", "ListBudgets",
+        "CreateRun", "WatchRun", "GetRun", "CancelRun", "SubmitToolResults", "ListRuns", "EstimateRun", "ListBudgets",
         "RateRun", "ListOutcomes",
     ]

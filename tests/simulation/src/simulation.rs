@@ -370,12 +370,14 @@ impl Core {
         for run in self.checker.runs() {
             seen.push(match run.state() {
                 RunState::Active => "run active",
+                RunState::Suspended => "run suspended",
                 RunState::Succeeded { .. } => "run succeeded",
                 RunState::Cancelled => "run cancelled",
                 RunState::Failed { reason: FailReason::DeadlineExceeded { .. } } => "run too late",
                 RunState::Failed {
                     reason: FailReason::CostCapReached { .. } | FailReason::BudgetExhausted { .. },
                 } => "run too expensive",
+                RunState::Failed { reason: FailReason::SuspensionExpired { .. } } => "run without results",
                 RunState::Failed { reason: FailReason::PlanningFailed { .. } } => "run without a plan",
                 RunState::Failed { reason: FailReason::FinalStepFailed { .. } } => "run without an answer",
             });
@@ -430,6 +432,7 @@ fn seen_of_round(round: &Round) -> Vec<&'static str> {
             FailReason::DeadlineExceeded { .. } => "abandoned too late",
             FailReason::CostCapReached { .. } => "abandoned as too expensive",
             FailReason::BudgetExhausted { .. } => "abandoned without a budget",
+            FailReason::SuspensionExpired { .. } => "abandoned without results",
         });
         if round.head.is_some() && round.planned.is_none() {
             seen.push("abandoned with steps begun");

@@ -158,7 +158,7 @@ impl StoreState {
         let mut due = Due { ready, backlogs: self.tasks.backlogs(), ..Due::default() };
         let limit = limit as usize;
         for (id, row) in self.rows.iter().filter(|(id, row)| !row.run.is_ended() && !except.contains(id)) {
-            if now >= row.run.spec().deadline_at && due.overdue.len() < limit {
+            if now >= row.run.due_at() && due.overdue.len() < limit {
                 due.overdue.push(*id);
             }
             for (task, found) in row.run.tasks() {

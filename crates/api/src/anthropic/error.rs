@@ -17,9 +17,10 @@ const fn mapping(code: ErrorCode) -> (u16, &'static str) {
         ErrorCode::InsufficientQuota | ErrorCode::CostCapReached => (402, "billing_error"),
         ErrorCode::Overloaded => (529, "overloaded_error"),
         ErrorCode::BodyTooLarge => (status, "request_too_large"),
-        ErrorCode::RequestTimeout | ErrorCode::RunDeadlineExceeded | ErrorCode::CallDeadlineExceeded => {
-            (status, "timeout_error")
-        }
+        ErrorCode::RequestTimeout
+        | ErrorCode::RunDeadlineExceeded
+        | ErrorCode::SuspensionExpired
+        | ErrorCode::CallDeadlineExceeded => (status, "timeout_error"),
         ErrorCode::WorkerRateLimited | ErrorCode::TooManyStreams => (status, "rate_limit_error"),
         _ => (status, kind(status)),
     }

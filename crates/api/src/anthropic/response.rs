@@ -1,13 +1,13 @@
 //! Messages: the answers of runs.
 
 use podium_domain::content::ToolCall;
-use podium_domain::run::{FinishReason, Run};
+use podium_domain::run::{FinishReason, ReplyUsage, Run};
 use podium_domain::token_estimate::message_tokens;
 use podium_domain::usage::Usage;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::finish::{finish_of, refusal_text};
+use crate::finish::{finish_of, refusal_text, reply_suffix};
 use crate::json::text_of;
 use crate::podium_object::RunBody;
 
@@ -111,8 +111,10 @@ struct OutputDetails {
 }
 
 impl UsageBody {
+    /// The usage of the current reply.
     pub(super) fn of(run: &Run) -> Self {
-        Self::from_parts(run.usage(), run.planning_usage())
+        let ReplyUsage { all, planning, saved: _ } = run.reply_usage();
+        Self::from_parts(all, planning)
     }
 
     fn from_parts(all: Usage, planning: Usage) -> Self {
@@ -153,7 +155,7 @@ fn stop_reason(run: &Run) -> &'static str {
 
 /// The text of an answer or a refusal.
 pub(super) fn text_of_run(run: &Run) -> Option<&str> {
-    run.refusal().map(refusal_text).or_else(|| run.answer())
+    run.refusal().map(refusal_text).or_else(|| run.reply_text())
 }
 
 impl MessageWriter {
@@ -161,7 +163,7 @@ impl MessageWriter {
     pub fn of(run: &Run) -> Self {
         let spec = run.spec();
         Self {
-            id: format!("msg_{}", run.id().as_uuid().simple()),
+            id: format!("msg_{}{}", run.id().as_uuid().simple(), reply_suffix(run)),
             model: spec.model.clone(),
             prompt_tokens: message_tokens(spec.request.conversation.messages()),
         }

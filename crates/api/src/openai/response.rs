@@ -1,13 +1,13 @@
 //! Chat Completions responses: whole answers, chunks of streams, models, errors.
 
 use podium_domain::content::ToolCall;
-use podium_domain::run::{FinishReason, Run};
+use podium_domain::run::{FinishReason, ReplyUsage, Run};
 use podium_domain::time::Timestamp;
 use podium_domain::usage::Usage;
 use serde::{Serialize, Serializer};
 
 use crate::ApiError;
-use crate::finish::{finish_of, refusal_text};
+use crate::finish::{finish_of, refusal_text, reply_suffix};
 use crate::json::text_of;
 use crate::podium_object::RunBody;
 
@@ -164,6 +164,12 @@ impl UsageBody {
         Self::from_parts(run.usage(), run.planning_usage(), run.saved().usage)
     }
 
+    /// The usage of the current reply.
+    fn of_reply(run: &Run) -> Self {
+        let ReplyUsage { all, planning, saved } = run.reply_usage();
+        Self::from_parts(all, planning, saved)
+    }
+
     fn from_parts(all: Usage, planning: Usage, saved: Usage) -> Self {
         Self {
             prompt_tokens: all.prompt_tokens,
@@ -189,7 +195,7 @@ impl Completion {
     pub fn of(run: &Run) -> Self {
         let spec = run.spec();
         Self {
-            id: format!("chatcmpl-{}", run.id().as_uuid().simple()),
+            id: format!("chatcmpl-{}{}", run.id().as_uuid().simple(), reply_suffix(run)),
             created: unix_seconds(spec.accepted_at),
             model: spec.model.clone(),
             system_fingerprint: format!("{}/{}", spec.conductor, spec.pool),
@@ -201,7 +207,7 @@ impl Completion {
         let calls = run.tool_calls();
         let (content, refusal) = match run.refusal() {
             Some(said) => (None, Some(refusal_text(said))),
-            None => (Some(run.answer()?).filter(|text| calls.is_empty() || !text.is_empty()), None),
+            None => (Some(run.reply_text()?).filter(|text| calls.is_empty() || !text.is_empty()), None),
         };
         let tool_calls = calls.iter().map(Into::into).collect();
         let message = MessageBody { role: "assistant", content, refusal, tool_calls };
@@ -210,7 +216,7 @@ impl Completion {
         Some(self.body(
             "chat.completion",
             vec![choice],
-            UsageField::Now(UsageBody::of(run)),
+            UsageField::Now(UsageBody::of_reply(run)),
             Some(RunBody::of(run)),
         ))
     }
@@ -250,7 +256,7 @@ impl Completion {
 
     /// The chunk with the usage, which follows the closing one.
     pub fn usage(&self, run: &Run) -> String {
-        let usage = UsageField::Now(UsageBody::of(run));
+        let usage = UsageField::Now(UsageBody::of_reply(run));
         self.body("chat.completion.chunk", Vec::new(), usage, Some(RunBody::of(run)))
     }
 

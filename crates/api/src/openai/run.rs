@@ -17,9 +17,12 @@ struct Body<'a> {
     model: &'a str,
     created: u64,
     deadline: u64,
+    /// Of a suspended run: when it fails without the results of its tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results_due: Option<u64>,
     ended: Option<u64>,
     answer: Option<&'a str>,
-    /// The tool calls of the answer.
+    /// The tool calls of the answer; of a suspended run, those that wait for results.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallBody<'a>>,
     error: Option<FailureBody>,
@@ -53,7 +56,8 @@ pub fn run_body(run: &Run) -> String {
         state: run.state().as_str(),
         model: &spec.model,
         created: unix_seconds(spec.accepted_at),
-        deadline: unix_seconds(spec.deadline_at),
+        deadline: unix_seconds(run.deadline_at()),
+        results_due: run.is_suspended().then(|| unix_seconds(run.due_at())),
         ended: run.ended_at().map(unix_seconds),
         answer: run.answer(),
         tool_calls: calls.iter().map(Into::into).collect(),
@@ -67,7 +71,7 @@ pub fn run_body(run: &Run) -> String {
 fn failure(state: &RunState) -> Option<FailureBody> {
     match state {
         RunState::Failed { reason } => Some(reason.into()),
-        RunState::Active | RunState::Succeeded { .. } | RunState::Cancelled => None,
+        RunState::Active | RunState::Suspended | RunState::Succeeded { .. } | RunState::Cancelled => None,
     }
 }
 

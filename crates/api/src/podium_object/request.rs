@@ -4,12 +4,13 @@
 //! effort.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{
     ATTEMPTS_MAX, BrokenAnswer, DEADLINE_MAX, FailedStep, OUTPUT_BYTES_MAX, Policy, PoolRule, ROUNDS_MAX,
-    STEPS_MAX, StepCaching, WorkersAllowed,
+    STEPS_MAX, SUSPENDED_MAX, SUSPENDED_MIN, StepCaching, StepTools, TURNS_MAX, WorkersAllowed,
 };
 use podium_domain::pool::WORKERS_MAX;
 
@@ -29,7 +30,7 @@ pub(crate) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// All members.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 14] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -41,6 +42,9 @@ const NAMES: [&str; 11] = [
     "broken_answer",
     "failed_step",
     "step_cache",
+    "tools",
+    "turns_max",
+    "suspended_ms_max",
 ];
 
 fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
@@ -75,6 +79,15 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
         "step_cache" => {
             let is_off = field.one_of(&["off", "exact"])? == "off";
             policy.step_cache = if is_off { StepCaching::Off } else { StepCaching::Exact };
+        }
+        "tools" => {
+            let name = field.one_of(&StepTools::ALL.map(StepTools::as_str))?;
+            policy.tools = StepTools::from_name(name).unwrap_or(policy.tools);
+        }
+        "turns_max" => policy.turns_max = narrow(field, TURNS_MAX)?,
+        "suspended_ms_max" => {
+            let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            policy.suspended_ms_max = field.long_integer(ms(SUSPENDED_MIN), ms(SUSPENDED_MAX))?;
         }
         _ => return Err(unknown(&field.path)),
     }
@@ -130,7 +143,7 @@ mod tests {
             "steps_max": 3, "rounds_max": 2, "attempts_max": 1, "deadline_ms": 86_400_000_u64,
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
             "fallback": "none", "broken_answer": "again", "failed_step": "continue",
-            "step_cache": "off",
+            "step_cache": "off", "tools": "last", "turns_max": 7, "suspended_ms_max": 60_000,
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -146,6 +159,9 @@ mod tests {
             broken_answer: BrokenAnswer::Again,
             failed_step: FailedStep::Continue,
             step_cache: StepCaching::Off,
+            tools: StepTools::Last,
+            turns_max: 7,
+            suspended_ms_max: 60_000,
             ..Policy::new(Tier::Ultra, Effort::Medium)
         };
         assert_eq!(policy, expected);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::event::{FailReason, OtherCall, RunEvent};
 use super::task::{Attempt, AttemptOutcome, StepRef, Task, TaskRef, TaskState};
-use super::{Round, Run, RunState, Saved, SequencedEvent, StepRun};
+use super::{Round, Run, RunState, Saved, SequencedEvent, StepRun, ToolTurn};
 use crate::budget::Charge;
-use crate::ids::{ClaimId, ProcessId, WorkerId};
+use crate::conversation::Message;
+use crate::ids::{ClaimId, ProcessId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
 use crate::time::Timestamp;
@@ -33,10 +34,25 @@ impl IllegalEvent {
 /// The events of a task's state machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaskEvent {
-    Readied { not_before: Timestamp },
-    Claimed { claim: ClaimId, process: Option<ProcessId>, lease_until: Timestamp },
+    Readied {
+        not_before: Timestamp,
+    },
+    Claimed {
+        claim: ClaimId,
+        process: Option<ProcessId>,
+        lease_until: Timestamp,
+    },
     Completed,
-    Released { claim: ClaimId, not_before: Timestamp },
+    /// The worker called tools.
+    Called,
+    /// The results came.
+    Resumed {
+        not_before: Timestamp,
+    },
+    Released {
+        claim: ClaimId,
+        not_before: Timestamp,
+    },
     Failed,
     CalledOff,
 }
@@ -46,16 +62,19 @@ impl TaskState {
     pub(super) fn next(&self, event: TaskEvent) -> Option<Self> {
         use TaskEvent as E;
         match (self, event) {
-            (Self::Waiting, E::Readied { not_before }) => Some(Self::Ready { not_before }),
+            (Self::Waiting, E::Readied { not_before }) | (Self::Calling, E::Resumed { not_before }) => {
+                Some(Self::Ready { not_before })
+            }
             (Self::Ready { .. }, E::Claimed { claim, process, lease_until }) => {
                 Some(Self::Running { claim, process, lease_until })
             }
             (Self::Ready { .. } | Self::Running { .. }, E::Completed) => Some(Self::Done),
+            (Self::Ready { .. } | Self::Running { .. }, E::Called) => Some(Self::Calling),
             (Self::Running { claim: holder, .. }, E::Released { claim, not_before }) if *holder == claim => {
                 Some(Self::Ready { not_before })
             }
             (Self::Waiting | Self::Running { .. }, E::Failed) => Some(Self::Failed),
-            (Self::Waiting | Self::Ready { .. } | Self::Running { .. }, E::CalledOff) => {
+            (Self::Waiting | Self::Ready { .. } | Self::Running { .. } | Self::Calling, E::CalledOff) => {
                 Some(Self::Cancelled)
             }
             (Self::Done | Self::Failed | Self::Cancelled, E::CalledOff) => Some(self.clone()),
@@ -94,6 +113,9 @@ impl Run {
                     spec: Arc::clone(spec),
                     state: RunState::Active,
                     ended_at: None,
+                    deadline_at: spec.deadline_at,
+                    suspended_at: None,
+                    reply: 0,
                     rounds: vec![Round::opened(first.at, None)],
                     hold: spec.hold,
                     booked: Charge::default(),
@@ -175,6 +197,13 @@ impl Run {
                 (step.calls, step.reasoning) = (calls.clone(), reasoning.clone());
                 Ok(())
             }
+            E::StepCalled { round, step, claim, usage, cost, first_token_ms, .. } => {
+                let end = End::accepted(*claim, *usage, *cost);
+                let end = End { first_token_ms: *first_token_ms, ..end };
+                self.fold_called(StepRef { round: *round, step: *step }, end, event, at)
+            }
+            E::Suspended => self.fold_suspended(at),
+            E::ResultsGiven { results } => self.fold_results(results, at),
             E::AttemptFailed { task, claim, message, retry_at, usage, cost, handed_back, fallback: _ } => {
                 let failed = || AttemptOutcome::Failed(message.clone());
                 let became = if *handed_back { AttemptOutcome::HandedBack } else { failed() };
@@ -287,10 +316,58 @@ impl Run {
     }
 
     fn fold_accepted(&mut self, task: TaskRef, end: End, at: Timestamp) -> Result<(), String> {
-        let task = self.task_mut(task)?;
-        step_to(task, TaskEvent::Completed)?;
-        end_attempt(task, end, at)?;
-        lose_running(task, at);
+        accept(self.task_mut(task)?, TaskEvent::Completed, end, at)
+    }
+
+    fn fold_called(
+        &mut self,
+        step: StepRef,
+        end: End,
+        event: &RunEvent,
+        at: Timestamp,
+    ) -> Result<(), String> {
+        let RunEvent::StepCalled { text, calls, reasoning, .. } = event else {
+            return Err("it has no calls".to_owned());
+        };
+        let (claim, reply) = (end.claim, self.reply);
+        let task = self.task_mut(step.into())?;
+        accept(task, TaskEvent::Called, end, at)?;
+        let worker = attempt_mut(task, claim)?.worker.clone().ok_or("the attempt called no worker")?;
+        let (text, calls, reasoning) = (text.clone(), calls.clone(), reasoning.clone());
+        let turn = ToolTurn { reply, claim, worker, text, calls, reasoning, results: Vec::new() };
+        self.round_mut(step.round)?.steps[step.step.as_usize()].turns.push(Arc::new(turn));
+        Ok(())
+    }
+
+    fn fold_suspended(&mut self, at: Timestamp) -> Result<(), String> {
+        if !self.has_only_calls() {
+            return Err("it waits for no client".to_owned());
+        }
+        self.state = RunState::Suspended;
+        self.suspended_at = Some(at);
+        Ok(())
+    }
+
+    fn fold_results(&mut self, results: &[Message], at: Timestamp) -> Result<(), String> {
+        let since = self.suspended_at.take().ok_or("the run is not suspended")?;
+        self.state = RunState::Active;
+        self.deadline_at = self.deadline_at.after(at.since(since));
+        self.reply = self.reply.saturating_add(1);
+        let id = self.id;
+        for (number, round) in (0u16..).zip(&mut self.rounds) {
+            round.planning.earlier = round.planning.attempts.len();
+            for (index, step) in (0u16..).zip(&mut round.steps) {
+                step.task.earlier = step.task.attempts.len();
+                if step.task.state != TaskState::Calling {
+                    continue;
+                }
+                step_to(&mut step.task, TaskEvent::Resumed { not_before: at })?;
+                let of = StepRef { round: number, step: StepIndex::new(index) };
+                if let Some(turn) = step.turns.last_mut().map(Arc::make_mut) {
+                    turn.results = turn.own_results(id, of, results);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -319,6 +396,7 @@ impl Run {
         self.cancel_open_tasks(at)?;
         self.state = state;
         self.ended_at = Some(at);
+        self.suspended_at = None;
         Ok(())
     }
 
@@ -356,6 +434,14 @@ fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), String> {
 /// Cancels a task that has not ended, because its result is not needed.
 fn call_off(task: &mut Task, at: Timestamp) -> Result<(), String> {
     step_to(task, TaskEvent::CalledOff)?;
+    lose_running(task, at);
+    Ok(())
+}
+
+/// Makes the result of an attempt that of its task.
+fn accept(task: &mut Task, event: TaskEvent, end: End, at: Timestamp) -> Result<(), String> {
+    step_to(task, event)?;
+    end_attempt(task, end, at)?;
     lose_running(task, at);
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! A run is charged with its cost so far and its highest further cost: the worst case of its plan, or more after repeated
 //! attempts. While it is active, its budgets are charged only when that amount grows, or when there is a new plan. The unused part
-//! is released when it ends. So a budget's row is written two or three times per run, for any number of steps.
+//! is released when it ends, and while it is suspended. So a budget's row is written two or three times per run, for any number of
+//! steps, and twice for each suspension.
 //!
 //! A lost attempt, whose executor stopped reporting, may have been billed with its worst case. That stays reserved until the
 //! executor reports, or until the run has ended and none of its calls can be in flight any more.
@@ -42,9 +43,11 @@ impl Run {
             self.hold = self.weight().total() + *reserved;
         }
         let weight = self.weight();
-        let needs = weight.total().max(if self.is_ended() { Cost::ZERO } else { self.hold });
+        // A suspended run holds nothing for its next calls: nobody knows whether they will be made.
+        let is_at_rest = self.is_ended() || self.is_suspended();
+        let needs = weight.total().max(if is_at_rest { Cost::ZERO } else { self.hold });
         let is_new_plan = matches!(event, RunEvent::PlanReady { .. });
-        if self.is_ended() || is_new_plan || needs > self.booked.total() {
+        if is_at_rest || is_new_plan || needs > self.booked.total() {
             self.booked = Charge { spent: weight.spent, reserved: needs.less(weight.spent) };
         }
     }
@@ -120,7 +123,8 @@ impl RunEvent {
             Self::PlanReady { round, claim, cost, .. } | Self::AnswerKept { round, claim, cost, .. } => {
                 Some(AttemptCost { task: TaskRef::Plan { round: *round }, claim: *claim, cost })
             }
-            Self::StepDone { round, step, claim, cost, .. } => {
+            Self::StepDone { round, step, claim, cost, .. }
+            | Self::StepCalled { round, step, claim, cost, .. } => {
                 let task = TaskRef::Step { round: *round, step: *step };
                 Some(AttemptCost { task, claim: *claim, cost })
             }
@@ -135,6 +139,9 @@ impl RunEvent {
 
     /// Whether it permits new spending, and so must fit into the budgets.
     pub const fn permits_spending(&self) -> bool {
-        matches!(self, Self::Accepted { .. } | Self::Claimed { .. } | Self::PlanReady { .. })
+        matches!(
+            self,
+            Self::Accepted { .. } | Self::Claimed { .. } | Self::PlanReady { .. } | Self::ResultsGiven { .. }
+        )
     }
 }

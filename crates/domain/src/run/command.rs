@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RunEvent, StepRef, TaskRef};
 use crate::content::{Reasoning, ToolCall};
+use crate::conversation::{CONVERSATION_BYTES_MAX, Message};
 use crate::ids::{ClaimId, ProcessId, WorkerId};
 use crate::money::Cost;
 use crate::plan::{Plan, PlanHead};
@@ -50,7 +51,7 @@ pub enum PlanResult {
 pub struct StepResult {
     /// The output; a blank one is refused, unless there are tool calls.
     pub output: String,
-    /// The tool calls, by the ids of the worker. Only a final step that was offered tools has any.
+    /// The tool calls, by the ids of the worker. Only a step that was offered tools has any.
     pub calls: Vec<ToolCall>,
     /// The sealed reasoning that the worker expects back with the results of its calls.
     pub reasoning: Vec<Reasoning>,
@@ -183,7 +184,12 @@ pub enum Command {
         /// The claim whose lease it was.
         claim: ClaimId,
     },
-    /// The deadline may have passed.
+    /// Continues a suspended run.
+    GiveResults {
+        /// The client's messages after the calls, with one result for each of them, by the ids that clients get.
+        results: Vec<Message>,
+    },
+    /// The deadline, or the end of the suspension, may have passed.
     CheckDeadline,
     /// Releases the budgets' remaining reservations for lost attempts. Only for an ended run whose calls can no longer be in flight. A
     /// later report is still recorded.
@@ -270,6 +276,18 @@ pub enum Refusal {
     /// The run has not ended.
     #[error("the run has not ended")]
     Active,
+    /// The task waits for the results of its tool calls.
+    #[error("the task waits for the results of its tool calls")]
+    Calling,
+    /// The run waits for no tool results.
+    #[error("the run waits for no tool results")]
+    NotSuspended,
+    /// The results are not exactly those of the pending calls, or the calls already have other results.
+    #[error("the results are not those of the pending tool calls")]
+    OtherResults,
+    /// A step has received too many bytes of results.
+    #[error("the tool results of a step hold more than {CONVERSATION_BYTES_MAX} bytes")]
+    ResultsTooLong,
     /// There is no earlier answer to keep.
     #[error("there is no earlier answer to keep")]
     NoAnswerToKeep,

@@ -22,7 +22,7 @@ impl Run {
     /// succeeded can simply repeat it. To see whether a claim was granted, call [`super::Task::is_held_by`] afterwards: the decision
     /// may end the run instead, if the deadline has passed or the cost cap would be exceeded.
     pub fn decide(&self, command: &Command, now: Timestamp) -> Result<Decision, Refusal> {
-        Ok(self.decide_unbounded(command, now)?.bounded(self))
+        Ok(self.suspending(self.decide_unbounded(command, now)?.bounded(self), now))
     }
 
     /// The same decision, with costs as the vendors report them.
@@ -44,9 +44,10 @@ impl Run {
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
             Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
             Command::CheckDeadline => Ok(self.overdue(now).unwrap_or_default()),
+            Command::GiveResults { results } => self.decide_results(results, now),
             Command::ReleaseLost => self.decide_release(),
             Command::Cancel => match self.state {
-                RunState::Active => {
+                RunState::Active | RunState::Suspended => {
                     Ok(Decision { events: vec![RunEvent::Cancelled], effects: vec![Effect::Stop] })
                 }
                 RunState::Cancelled => Ok(Decision::default()),
@@ -148,14 +149,19 @@ impl Run {
         result: &StepResult,
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
+        let of = StepRef { round, step };
+        let suspends = self.spec.request.suspends();
+        let calls = if suspends && !self.may_call(of) { &[][..] } else { &result.calls };
         // A worker that declines, or that calls tools, may return an empty output.
-        let may_be_blank = result.finish == FinishReason::ContentFilter || !result.calls.is_empty();
+        let may_be_blank = result.finish == FinishReason::ContentFilter || !calls.is_empty();
         if result.output.trim().is_empty() && !may_be_blank {
             return Err(Refusal::BlankOutput);
         }
-        let task = TaskRef::Step { round, step };
-        if let Some(decision) = self.late_result(task, claim, result.spent)? {
+        if let Some(decision) = self.late_result(of.into(), claim, result.spent)? {
             return Ok(decision);
+        }
+        if suspends && !calls.is_empty() {
+            return Ok(self.decide_calls(of, claim, result, now));
         }
         let mut decision = Decision::default();
         decision.events.push(RunEvent::StepDone {
@@ -163,7 +169,7 @@ impl Run {
             step,
             claim,
             output: result.output.clone(),
-            calls: result.calls.clone(),
+            calls: calls.to_vec(),
             reasoning: result.reasoning.clone(),
             usage: result.spent.usage,
             cost: result.spent.cost,
@@ -171,7 +177,7 @@ impl Run {
             first_token_ms: result.first_token_ms,
             saved: result.saved,
         });
-        if !result.calls.is_empty() && round == self.current_round() && self.is_final_step(round, step) {
+        if !calls.is_empty() && round == self.current_round() && self.is_final_step(round, step) {
             // The client has the next turn, so no follow-up round judges this one.
             decision.events.push(RunEvent::Succeeded { round, step });
             decision.effects.push(Effect::Stop);
@@ -187,14 +193,14 @@ impl Run {
         let found = self.task(task).ok_or(Refusal::UnknownTask)?;
         let attempt = found.attempt(claim).ok_or(Refusal::ClaimLost)?;
         let is_billed = spent != Spent::NONE;
-        match (&found.state, &attempt.outcome) {
-            (TaskState::Ready { .. } | TaskState::Running { .. }, _) => Ok(None),
-            (_, AttemptOutcome::Accepted) => Ok(Some(Decision::default())),
-            (_, AttemptOutcome::Unused) if !(attempt.is_unbilled() && is_billed) => {
-                Ok(Some(Decision::default()))
-            }
-            (_, AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack) => Err(Refusal::Ended),
-            (_, AttemptOutcome::Running | AttemptOutcome::Lost | AttemptOutcome::Unused) => {
+        let needs_result = matches!(found.state, TaskState::Ready { .. } | TaskState::Running { .. });
+        match &attempt.outcome {
+            // A result for an earlier turn is no result of this one.
+            _ if needs_result && !found.is_earlier(claim) => Ok(None),
+            AttemptOutcome::Accepted => Ok(Some(Decision::default())),
+            AttemptOutcome::Unused if !(attempt.is_unbilled() && is_billed) => Ok(Some(Decision::default())),
+            AttemptOutcome::Failed(_) | AttemptOutcome::HandedBack => Err(Refusal::Ended),
+            AttemptOutcome::Running | AttemptOutcome::Lost | AttemptOutcome::Unused => {
                 Ok(Some(Decision { events: vec![unused(task, claim, spent)], effects: vec![] }))
             }
         }
@@ -219,7 +225,7 @@ impl Run {
                 || found.attempts_with(self.worker_of(task)) < self.spec.request.policy.attempts_max
         });
         // A retry after the deadline would hide the real error behind it, so the error is reported now.
-        let in_time = retry_at.filter(|at| *at < self.spec.deadline_at);
+        let in_time = retry_at.filter(|at| *at < self.deadline_at);
         if in_time.is_none() && retry_at.is_some() {
             message.push_str("; the next attempt would begin after the deadline");
             if error.is_rate_limit {
@@ -252,7 +258,7 @@ impl Run {
             && self.spec.request.policy.allows(worker)
             && self.worker_of(task) != Some(worker)
             && self.task(task).is_some_and(|task| !task.has_tried(worker))
-            && now < self.spec.deadline_at
+            && now < self.deadline_at
     }
 
     fn decide_fallback(
@@ -330,9 +336,13 @@ impl Run {
         }
     }
 
-    fn overdue(&self, now: Timestamp) -> Option<Decision> {
-        let reason = FailReason::DeadlineExceeded { deadline_ms: self.spec.request.policy.deadline_ms };
-        (now >= self.spec.deadline_at).then(|| self.end_round_without(reason, vec![]))
+    pub(super) fn overdue(&self, now: Timestamp) -> Option<Decision> {
+        let policy = &self.spec.request.policy;
+        let reason = match self.state {
+            RunState::Suspended => FailReason::SuspensionExpired { suspended_ms: policy.suspended_ms_max },
+            _ => FailReason::DeadlineExceeded { deadline_ms: policy.deadline_ms },
+        };
+        (now >= self.due_at()).then(|| self.end_round_without(reason, vec![]))
     }
 
     /// The decision on a failure whose executor had lost its claim: it changes only the costs, which are recorded once. If budgets
@@ -364,6 +374,7 @@ impl TaskState {
             Self::Ready { not_before } if now < *not_before => Err(Refusal::NotBefore(*not_before)),
             Self::Ready { .. } => Ok(()),
             Self::Running { .. } => Err(Refusal::Held),
+            Self::Calling => Err(Refusal::Calling),
             Self::Waiting => Err(Refusal::Waiting),
             Self::Done | Self::Failed | Self::Cancelled => Err(Refusal::Ended),
         }

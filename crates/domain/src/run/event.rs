@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{FinishReason, Planned, RunSpec, Saved, TaskRef};
 use crate::budget::Shortage;
 use crate::content::{Reasoning, ToolCall};
+use crate::conversation::Message;
 use crate::ids::{ClaimId, ProcessId, StepIndex, WorkerId};
 use crate::money::Cost;
 use crate::plan::PlanHead;
@@ -62,6 +63,12 @@ pub enum FailReason {
         /// The cost so far.
         spent: Cost,
     },
+    /// The client did not send the results of its tool calls in time.
+    #[error("the results of its tool calls did not come within {suspended_ms} ms")]
+    SuspensionExpired {
+        /// The longest time that the run waits for results.
+        suspended_ms: u64,
+    },
     /// A budget cannot hold the plan or the next attempt.
     #[error("{shortage}")]
     BudgetExhausted {
@@ -92,6 +99,7 @@ impl FailReason {
             Self::FinalStepFailed { .. } => "final_step_failed",
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::CostCapReached { .. } => "cost_cap_reached",
+            Self::SuspensionExpired { .. } => "suspension_expired",
             Self::BudgetExhausted { .. } => "insufficient_quota",
         }
     }
@@ -225,6 +233,37 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved: Option<Saved>,
     },
+    /// A step's worker called tools: the first finished, paid result, whatever its claim. The step waits for the results.
+    StepCalled {
+        /// The round.
+        round: u16,
+        /// The step.
+        step: StepIndex,
+        /// The claim of the attempt.
+        claim: ClaimId,
+        /// The text before the calls.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// The tool calls, by the ids of the worker.
+        calls: Vec<ToolCall>,
+        /// The sealed reasoning that the worker expects back with the results of its calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reasoning: Vec<Reasoning>,
+        /// The tokens of the attempt.
+        usage: Usage,
+        /// Their cost.
+        cost: Cost,
+        /// Milliseconds to the first token.
+        first_token_ms: Option<u64>,
+    },
+    /// No step can go on before the client sends the results of all calls.
+    Suspended,
+    /// The client sent the results. Every step that called tools is ready again, and the time of the suspension is added to the
+    /// deadline.
+    ResultsGiven {
+        /// The client's messages after the calls: a result for each call, and whatever the client says with them.
+        results: Vec<Message>,
+    },
     /// An attempt ended without a result, and its task is ready again.
     AttemptFailed {
         /// The task.
@@ -347,6 +386,9 @@ impl RunEvent {
             Self::AnswerKept { .. } => "answer_kept",
             Self::StepReady { .. } => "step_ready",
             Self::StepDone { .. } => "step_done",
+            Self::StepCalled { .. } => "step_called",
+            Self::Suspended => "suspended",
+            Self::ResultsGiven { .. } => "results_given",
             Self::AttemptFailed { .. } => "attempt_failed",
             Self::FellBack { .. } => "fell_back",
             Self::Hedged { .. } => "hedged",
@@ -370,13 +412,18 @@ impl RunEvent {
             | Self::TaskFailed { task: changed, .. } => *changed == task,
             Self::StepReady { round, step }
             | Self::StepDone { round, step, .. }
+            | Self::StepCalled { round, step, .. }
             | Self::FellBack { round, step, .. } => task == TaskRef::Step { round: *round, step: *step },
             Self::StepsPlanned { round, .. }
             | Self::StepsSuperseded { round, .. }
             | Self::PlanReady { round, .. }
             | Self::AnswerKept { round, .. } => task.round() == *round,
-            Self::ResultUnused { .. } | Self::Hedged { .. } | Self::RoundAbandoned { .. } => false,
+            Self::ResultUnused { .. }
+            | Self::Hedged { .. }
+            | Self::RoundAbandoned { .. }
+            | Self::Suspended => false,
             Self::Accepted { .. }
+            | Self::ResultsGiven { .. }
             | Self::RoundOpened { .. }
             | Self::Succeeded { .. }
             | Self::Failed { .. }

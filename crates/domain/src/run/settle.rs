@@ -18,6 +18,8 @@ use crate::usage::Usage;
 pub(super) enum Sight {
     Waiting,
     Open,
+    /// Its worker waits for the client.
+    Calling,
     Done,
     /// Its worker declined: a result for the client, but no output for the steps that see it.
     Declined,
@@ -29,6 +31,7 @@ impl Sight {
         match step.task.state {
             TaskState::Waiting => Self::Waiting,
             TaskState::Ready { .. } | TaskState::Running { .. } => Self::Open,
+            TaskState::Calling => Self::Calling,
             TaskState::Done => Self::of_result(step.finish.unwrap_or(FinishReason::Stop)),
             TaskState::Failed | TaskState::Cancelled => Self::Failed,
         }
@@ -39,6 +42,10 @@ impl Sight {
             FinishReason::ContentFilter => Self::Declined,
             FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls => Self::Done,
         }
+    }
+
+    const fn has_ended(self) -> bool {
+        matches!(self, Self::Done | Self::Declined | Self::Failed)
     }
 
     pub(super) const fn is_missing(self) -> bool {
@@ -94,10 +101,10 @@ impl Run {
         let last = steps.last.map(|step| (step, sights[step.as_usize()]));
         // A round that cannot answer begins no more steps. Running ones are paid for, and a corrective plan may use their outputs.
         if !matches!(last, Some((_, Sight::Failed))) {
-            Self::ready_steps(steps, &mut sights, now, decision);
+            self.ready_steps(steps, &mut sights, now, decision);
         }
         match last {
-            None | Some((_, Sight::Waiting | Sight::Open)) => {}
+            None | Some((_, Sight::Waiting | Sight::Open | Sight::Calling)) => {}
             Some((step, Sight::Done | Sight::Declined)) => {
                 self.end_round_with(steps.round, step, now, decision);
             }
@@ -141,10 +148,13 @@ impl Run {
         }
     }
 
-    fn ready_steps(steps: &Steps<'_>, sights: &mut [Sight], now: Timestamp, decision: &mut Decision) {
+    fn ready_steps(&self, steps: &Steps<'_>, sights: &mut [Sight], now: Timestamp, decision: &mut Decision) {
+        let is_one_at_a_time = self.spec.request.runs_one_step_at_a_time();
         for (index, step) in (0u16..).map(StepIndex::new).zip(steps.known) {
-            let has_ended =
-                |seen: &StepIndex| !matches!(sights[seen.as_usize()], Sight::Waiting | Sight::Open);
+            if is_one_at_a_time && sights.iter().any(|sight| matches!(sight, Sight::Open | Sight::Calling)) {
+                break;
+            }
+            let has_ended = |seen: &StepIndex| sights[seen.as_usize()].has_ended();
             if sights[index.as_usize()] != Sight::Waiting || !step.access.as_slice().iter().all(has_ended) {
                 continue;
             }
@@ -201,7 +211,7 @@ impl Run {
         let policy = &self.spec.request.policy;
         policy.failed_step == FailedStep::Replan
             && policy.tier == Tier::Ultra
-            && now < self.spec.deadline_at
+            && now < self.deadline_at
             && self.earlier_answer(round).is_none()
             && self.replanned_because().is_none()
     }

@@ -89,6 +89,8 @@ pub enum TaskState {
         /// The end of the claim's own lease, unless extended. It counts for processes of earlier versions, and without `process`.
         lease_until: Timestamp,
     },
+    /// Its worker has called tools, and the client has not sent the results.
+    Calling,
     /// It has its result.
     Done,
     /// It has failed for good.
@@ -104,6 +106,7 @@ impl TaskState {
             Self::Waiting => "waiting",
             Self::Ready { .. } => "ready",
             Self::Running { .. } => "running",
+            Self::Calling => "calling",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
@@ -193,15 +196,18 @@ pub struct Task {
     pub state: TaskState,
     /// All attempts, in the order of the claims. The policy bounds those that count: see [`Self::attempts_with`].
     pub attempts: Vec<Attempt>,
+    /// The number of leading attempts that were made before the run's last tool results came. They belong to earlier turns.
+    #[serde(default)]
+    pub earlier: usize,
 }
 
 impl Task {
     pub(super) fn waiting() -> Self {
-        Self { state: TaskState::Waiting, attempts: Vec::new() }
+        Self { state: TaskState::Waiting, attempts: Vec::new(), earlier: 0 }
     }
 
     pub(super) fn ready(not_before: Timestamp) -> Self {
-        Self { state: TaskState::Ready { not_before }, attempts: Vec::new() }
+        Self { state: TaskState::Ready { not_before }, attempts: Vec::new(), earlier: 0 }
     }
 
     /// Whether `claim` holds the task now.
@@ -214,12 +220,22 @@ impl Task {
         self.attempts.iter().find(|attempt| attempt.claim == claim)
     }
 
-    /// The number of attempts with this worker, or at planning. Those that were handed back do not count.
+    /// The attempts since the run's last tool results came.
+    pub fn latest_attempts(&self) -> &[Attempt] {
+        self.attempts.get(self.earlier..).unwrap_or_default()
+    }
+
+    /// Whether the attempt was made before the run's last tool results came.
+    pub(super) fn is_earlier(&self, claim: ClaimId) -> bool {
+        self.attempts.iter().take(self.earlier).any(|attempt| attempt.claim == claim)
+    }
+
+    /// The number of attempts at the current turn with this worker, or at planning. Those that were handed back do not count.
     pub fn attempts_with(&self, worker: Option<&WorkerId>) -> u32 {
         let counts = |attempt: &&Attempt| {
             attempt.worker.as_ref() == worker && attempt.outcome != AttemptOutcome::HandedBack
         };
-        u32::try_from(self.attempts.iter().filter(counts).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.latest_attempts().iter().filter(counts).count()).unwrap_or(u32::MAX)
     }
 
     /// Whether this worker has been tried.

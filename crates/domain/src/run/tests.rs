@@ -9,6 +9,7 @@ mod failure;
 mod fallback;
 mod head;
 mod rounds;
+mod suspension;
 mod tool_calls;
 mod walk;
 

@@ -1,37 +1,256 @@
-//! The tool calls of a run: which step may make them, and the ids that clients get for them.
+//! The tool calls of a run: which steps may make them, the ids that clients get for them, and the turns in which steps wait for
+//! their results.
 
-use super::{AttemptOutcome, Run, RunState, StepRef};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::command::{Decision, Effect, Refusal, StepResult};
+use super::event::RunEvent;
+use super::settle::Sight;
+use super::task::TaskState;
+use super::{AttemptOutcome, Run, RunState, SequencedEvent, StepRef, StepRun, ToolTurn};
 use crate::call_id::CallId;
-use crate::content::{Seal, ToolCall};
-use crate::tools::ToolUse;
+use crate::content::{Part, Seal, ToolCall, ToolResult};
+use crate::conversation::{CONVERSATION_BYTES_MAX, Message, Role};
+use crate::ids::{ClaimId, RunId, StepIndex, WorkerId};
+use crate::time::Timestamp;
+use crate::tools::{ToolChoice, ToolUse};
 
 impl Run {
-    /// The tools that a step is offered. Only a final step is offered any: the run ends with its calls.
-    pub fn tools_of(&self, step: StepRef) -> Option<&ToolUse> {
-        self.spec.request.offered_tools().filter(|_| self.is_final_step(step.round, step.step))
+    /// The tools that a step is offered. If the run is not suspended by calls, only a final step is offered any. A step that has used
+    /// up its turns is offered them without permission to call.
+    pub fn tools_of(&self, step: StepRef) -> Option<Cow<'_, ToolUse>> {
+        let request = &self.spec.request;
+        let tools = request.offered_tools()?;
+        if !request.suspends() {
+            return self.is_final_step(step.round, step.step).then_some(Cow::Borrowed(tools));
+        }
+        let turns = self.step_run(step).map_or(0, |step| step.turns.len());
+        if turns < usize::from(request.policy.turns_max) {
+            return Some(Cow::Borrowed(tools));
+        }
+        Some(Cow::Owned(ToolUse { choice: ToolChoice::None, ..tools.clone() }))
     }
 
-    /// The tool calls of a step that is done, by the ids that clients get. The ids of the worker are in `own_id`.
+    pub(super) fn may_call(&self, step: StepRef) -> bool {
+        self.tools_of(step).is_some_and(|tools| tools.may_call())
+    }
+
+    /// The tool calls of a step by the ids that clients get: those that wait for results, or those of its result. The ids of the
+    /// worker are in `own_id`.
     pub fn calls_of(&self, step: StepRef) -> Vec<ToolCall> {
-        let round = self.rounds.get(usize::from(step.round));
-        let Some(done) = round.and_then(|round| round.steps.get(step.step.as_usize())) else {
-            return Vec::new();
-        };
-        let accepted = |attempt: &&super::Attempt| attempt.outcome == AttemptOutcome::Accepted;
-        let Some(attempt) = done.task.attempts.iter().find(accepted) else { return Vec::new() };
-        let call = |(index, call): (usize, &ToolCall)| ToolCall {
-            id: CallId::new(self.id, step, attempt.claim, index).to_string(),
-            own_id: attempt.worker.clone().map(|worker| Seal { worker, mark: call.id.clone() }),
-            ..call.clone()
-        };
-        done.calls.iter().enumerate().map(call).collect()
+        let Some(found) = self.step_run(step) else { return Vec::new() };
+        if found.task.state == TaskState::Calling {
+            return found.turns.last().map(|turn| turn.client_calls(self.id, step)).unwrap_or_default();
+        }
+        let mut attempts = found.task.attempts.iter().rev();
+        let accepted = attempts.find(|attempt| attempt.outcome == AttemptOutcome::Accepted);
+        let Some(attempt) = accepted else { return Vec::new() };
+        let calls = Calls { run: self.id, step, claim: attempt.claim, worker: attempt.worker.as_ref() };
+        calls.by_client_ids(&found.calls)
     }
 
-    /// The tool calls of the run's answer, by the ids that clients get; empty if it has none.
+    /// The tool calls at the end of the current reply, by the ids that clients get: those of the answer, or those that a suspended
+    /// run waits for. Empty if it has none.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         match self.state {
             RunState::Succeeded { round, step } => self.calls_of(StepRef { round, step }),
-            _ => Vec::new(),
+            RunState::Suspended => self.calling().flat_map(|(step, _)| self.calls_of(step)).collect(),
+            RunState::Active | RunState::Failed { .. } | RunState::Cancelled => Vec::new(),
         }
     }
+
+    /// The text of the current reply: the answer, or what was written before the calls of a suspended run. If several steps wait,
+    /// only the text of a final step counts. `None` if the reply is not complete, or the run failed.
+    pub fn reply_text(&self) -> Option<&str> {
+        if !self.is_suspended() {
+            return self.answer();
+        }
+        let mut calling = self.calling();
+        let first = calling.next();
+        let is_only = calling.next().is_none();
+        let spoken = first.filter(|(step, _)| is_only || self.is_final_step(step.round, step.step));
+        Some(spoken.and_then(|(_, step)| step.turns.last()).map_or("", |turn| turn.text.as_str()))
+    }
+
+    /// The worker's earlier turns of a step and the results of their calls, as messages for a worker.
+    pub fn transcript_of(&self, step: StepRef) -> Vec<Message> {
+        let turns = self.step_run(step).map(|step| step.turns.as_slice()).unwrap_or_default();
+        turns.iter().flat_map(|turn| turn.messages(self.id, step)).collect()
+    }
+
+    /// The reply that the results begin, if the run has exactly these results already.
+    pub fn reply_to(&self, results: &[Message]) -> Option<u16> {
+        let asked: CallId = results.iter().flat_map(Message::results).next()?.call_id.parse().ok()?;
+        let turns = &self.step_run(asked.step())?.turns;
+        let is_asked = |turn: &&Arc<ToolTurn>| {
+            turn.client_calls(self.id, asked.step()).iter().any(|call| call.id == asked.to_string())
+        };
+        let reply = turns.iter().find(is_asked)?.reply;
+        let given = self.turns().filter(|(_, turn)| turn.reply == reply);
+        let (mut calls, mut is_same) = (BTreeSet::new(), true);
+        for (step, turn) in given {
+            is_same &= !turn.results.is_empty() && turn.own_results(self.id, step, results) == turn.results;
+            calls.extend(turn.client_calls(self.id, step).into_iter().map(|call| call.id));
+        }
+        (is_same && calls == ids_of(results)).then(|| reply.saturating_add(1))
+    }
+
+    /// Whether nothing but tool calls keeps it from going on.
+    pub(super) fn has_only_calls(&self) -> bool {
+        let is_open =
+            |state: &TaskState| matches!(state, TaskState::Ready { .. } | TaskState::Running { .. });
+        self.state == RunState::Active
+            && self.calling().next().is_some()
+            && !self.tasks().any(|(_, task)| is_open(&task.state))
+    }
+
+    pub(super) fn decide_calls(
+        &self,
+        step: StepRef,
+        claim: ClaimId,
+        result: &StepResult,
+        now: Timestamp,
+    ) -> Decision {
+        let mut decision = Decision::default();
+        decision.events.push(RunEvent::StepCalled {
+            round: step.round,
+            step: step.step,
+            claim,
+            text: result.output.clone(),
+            calls: result.calls.clone(),
+            reasoning: result.reasoning.clone(),
+            usage: result.spent.usage,
+            cost: result.spent.cost,
+            first_token_ms: result.first_token_ms,
+        });
+        // A round that cannot answer any more does not wait for the client.
+        self.settle_after(step.round, step.step, Sight::Calling, now, &mut decision);
+        decision
+    }
+
+    pub(super) fn decide_results(&self, results: &[Message], now: Timestamp) -> Result<Decision, Refusal> {
+        if !self.is_suspended() {
+            let is_known = self.reply_to(results).is_some();
+            let refusal = if self.is_ended() { Refusal::Ended } else { Refusal::NotSuspended };
+            return if is_known { Ok(Decision::default()) } else { Err(refusal) };
+        }
+        let pending: BTreeSet<_> = self.tool_calls().into_iter().map(|call| call.id).collect();
+        if ids_of(results) != pending {
+            let is_known = self.reply_to(results).is_some();
+            return if is_known { Ok(Decision::default()) } else { Err(Refusal::OtherResults) };
+        }
+        let bytes: usize = results.iter().map(Message::bytes).sum();
+        let turn_bytes = |step: &StepRun| step.turns.iter().map(|turn| turn.bytes()).sum::<usize>();
+        if self.calling().any(|(_, step)| turn_bytes(step) + bytes > CONVERSATION_BYTES_MAX) {
+            return Err(Refusal::ResultsTooLong);
+        }
+        if let Some(end) = self.overdue(now) {
+            return Ok(end);
+        }
+        let ready = self.calling().map(|(step, _)| Effect::Dispatch { task: step.into(), not_before: now });
+        let effects = ready.collect();
+        Ok(Decision { events: vec![RunEvent::ResultsGiven { results: results.to_vec() }], effects })
+    }
+
+    /// The same decision, which suspends the run if nothing but tool calls keeps it from going on.
+    pub(super) fn suspending(&self, mut decision: Decision, now: Timestamp) -> Decision {
+        let calls = |event: &RunEvent| matches!(event, RunEvent::StepCalled { .. });
+        let may_suspend = self.state == RunState::Active
+            && (self.calling().next().is_some() || decision.events.iter().any(calls));
+        if decision.events.is_empty() || !may_suspend {
+            return decision;
+        }
+        let mut after = self.clone();
+        for event in &decision.events {
+            let event = SequencedEvent { sequence: after.version() + 1, at: now, event: event.clone() };
+            // The caller applies the events as well, and reports an error.
+            if after.apply(&event).is_err() {
+                return decision;
+            }
+        }
+        if after.has_only_calls() {
+            decision.events.push(RunEvent::Suspended);
+        }
+        decision
+    }
+
+    fn step_run(&self, step: StepRef) -> Option<&StepRun> {
+        self.rounds.get(usize::from(step.round))?.steps.get(step.step.as_usize())
+    }
+
+    /// The steps that wait for the client: a final step first, because its calls may have been streamed.
+    fn calling(&self) -> impl Iterator<Item = (StepRef, &StepRun)> {
+        let mut calling: Vec<_> =
+            self.step_runs().filter(|(_, step)| step.task.state == TaskState::Calling).collect();
+        calling.sort_by_key(|(step, _)| !self.is_final_step(step.round, step.step));
+        calling.into_iter()
+    }
+
+    fn turns(&self) -> impl Iterator<Item = (StepRef, &ToolTurn)> {
+        self.step_runs().flat_map(|(step, run)| run.turns.iter().map(move |turn| (step, &**turn)))
+    }
+
+    pub(crate) fn step_runs(&self) -> impl Iterator<Item = (StepRef, &StepRun)> {
+        (0u16..).zip(&self.rounds).flat_map(|(round, of)| {
+            let steps = (0u16..).map(StepIndex::new).zip(&of.steps);
+            steps.map(move |(step, run)| (StepRef { round, step }, run))
+        })
+    }
+}
+
+impl ToolTurn {
+    /// The calls by the ids that clients get.
+    pub fn client_calls(&self, run: RunId, step: StepRef) -> Vec<ToolCall> {
+        Calls { run, step, claim: self.claim, worker: Some(&self.worker) }.by_client_ids(&self.calls)
+    }
+
+    /// The messages without the results of other steps' calls. A result without a name gets that of its tool.
+    pub(super) fn own_results(&self, run: RunId, step: StepRef, results: &[Message]) -> Vec<Message> {
+        let own = self.client_calls(run, step);
+        let own_part = |part: &Part| {
+            let Part::ToolResult(result) = part else { return Some(part.clone()) };
+            let call = own.iter().find(|call| call.id == result.call_id)?;
+            let name = if result.name.is_empty() { call.name.clone() } else { result.name.clone() };
+            Some(Part::ToolResult(ToolResult { name, ..result.clone() }))
+        };
+        let messages = results.iter().map(|message| {
+            let parts = message.parts.iter().filter_map(own_part).collect();
+            Message { parts, ..Message::new(message.role, message.text.clone()) }
+        });
+        messages.filter(|message| !message.text.trim().is_empty() || !message.parts.is_empty()).collect()
+    }
+
+    fn messages(&self, run: RunId, step: StepRef) -> Vec<Message> {
+        let reasoning = self.reasoning.iter().cloned().map(Part::Reasoning);
+        let calls = self.client_calls(run, step).into_iter().map(Part::ToolCall);
+        let called = Message::new(Role::Assistant, self.text.clone()).with(reasoning.chain(calls));
+        std::iter::once(called).chain(self.results.iter().cloned()).collect()
+    }
+}
+
+/// The attempt that made calls.
+struct Calls<'a> {
+    run: RunId,
+    step: StepRef,
+    claim: ClaimId,
+    worker: Option<&'a WorkerId>,
+}
+
+impl Calls<'_> {
+    /// Calls with the ids of the worker, by the ids that clients get.
+    fn by_client_ids(&self, calls: &[ToolCall]) -> Vec<ToolCall> {
+        let call = |(index, call): (usize, &ToolCall)| ToolCall {
+            id: CallId::new(self.run, self.step, self.claim, index).to_string(),
+            own_id: self.worker.map(|worker| Seal { worker: worker.clone(), mark: call.id.clone() }),
+            ..call.clone()
+        };
+        calls.iter().enumerate().map(call).collect()
+    }
+}
+
+/// The ids of the calls that have results in `messages`.
+fn ids_of(messages: &[Message]) -> BTreeSet<String> {
+    messages.iter().flat_map(Message::results).map(|result| result.call_id.clone()).collect()
 }

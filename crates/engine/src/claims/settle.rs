@@ -64,7 +64,7 @@ impl Settle {
     /// The answer for a task that this process cannot do and others may: they get the message. `None` if the run's deadline is near:
     /// then the caller must fail the task with the reason.
     pub(crate) fn for_others(context: &Context, run: &Run) -> Option<Self> {
-        let left = run.spec().deadline_at.since(context.now());
+        let left = run.deadline_at().since(context.now());
         (left > ABSENT_END).then(|| Self::Nak(ABSENT_PAUSE.min(left.saturating_sub(ABSENT_END / 2))))
     }
 }

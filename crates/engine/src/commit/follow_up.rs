@@ -85,7 +85,8 @@ impl Sender {
     async fn send(&self, committed: &Committed) {
         let run = &committed.commit.after;
         let version = run.version();
-        let signal = if run.is_ended() { Signal::Ended { version } } else { Signal::Committed { version } };
+        let has_replied = run.is_ended() || run.is_suspended();
+        let signal = if has_replied { Signal::Ended { version } } else { Signal::Committed { version } };
         if let Err(error) = self.live.publish(run.id(), signal).await {
             debug!(run = %run.id(), %error, "watchers were not notified");
         }

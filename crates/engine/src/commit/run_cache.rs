@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use podium_domain::answer::AnswerForm;
 use podium_domain::content::{Reasoning, ToolCall};
 use podium_domain::ids::RunId;
-use podium_domain::run::{AttemptOutcome, Run, RunSpec, StepRun, Task};
+use podium_domain::run::{AttemptOutcome, Run, RunSpec, StepRun, Task, ToolTurn};
 use podium_domain::tools::ToolUse;
 use podium_ports::store::ToLoad;
 
@@ -188,6 +188,7 @@ fn bytes_of_output(step: &StepRun) -> usize {
     step.output.as_ref().map_or(0, String::len)
         + step.calls.iter().map(ToolCall::bytes).sum::<usize>()
         + step.reasoning.iter().map(Reasoning::bytes).sum::<usize>()
+        + step.turns.iter().map(|turn| size_of::<ToolTurn>() + turn.bytes()).sum::<usize>()
 }
 
 fn bytes_of_task(task: &Task) -> usize {

@@ -87,7 +87,7 @@ impl<'a> Progress<'a> {
             call,
             began: context.now(),
             first_token_at: None,
-            written: Written::of_call(call.run.tools_of(call.step)),
+            written: Written::of_call(call.run.tools_of(call.step).as_deref()),
             broke_off: false,
             settlement: Settlement::default(),
             permit: Some(permit),

@@ -112,7 +112,7 @@ impl Permits {
         let id = &call.worker.id;
         let message = match why {
             RefusalReason::Broken => format!("the circuit breaker of worker `{id}` is open"),
-            RefusalReason::Blocked if self.context.now().after(after) >= call.run.spec().deadline_at => {
+            RefusalReason::Blocked if self.context.now().after(after) >= call.run.deadline_at() => {
                 format!("the vendor of worker `{id}` asked to back off beyond the deadline of the run")
             }
             RefusalReason::Blocked

@@ -9,6 +9,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::store::StoreError;
 
+use crate::front::replies::run_at;
 use crate::front::watch::{ToolCallPiece, Update};
 use crate::parts::Parts;
 
@@ -33,7 +34,7 @@ pub enum AnswerPart {
         /// The piece.
         text: String,
     },
-    /// The run after its end, always last. It may have failed or been cancelled.
+    /// The run at the end of the reply, always last: it has ended, perhaps without an answer, or it is suspended by its calls.
     Ended(Box<Run>),
 }
 
@@ -77,7 +78,7 @@ struct Content {
 impl Content {
     /// The whole answer; `None` if the run has none.
     fn of(run: &Run) -> Option<Self> {
-        let text = run.answer()?.to_owned();
+        let text = run.reply_text()?.to_owned();
         let calls = run.tool_calls().into_iter();
         let calls = calls.map(|call| Call { id: call.id, name: call.name, arguments: call.arguments });
         Some(Self { text, calls: calls.collect() })
@@ -136,6 +137,7 @@ impl Content {
 struct Answering {
     parts: Parts,
     id: RunId,
+    reply: u16,
     updates: BoxStream<'static, Result<Update, StoreError>>,
     /// The content that the client has.
     shown: Content,
@@ -149,10 +151,11 @@ struct Answering {
 pub(crate) fn answer(
     parts: Parts,
     id: RunId,
+    reply: u16,
     updates: BoxStream<'static, Result<Update, StoreError>>,
 ) -> BoxStream<'static, Result<AnswerPart, AnswerError>> {
     let (shown, current, pending) = (Content::default(), Content::default(), VecDeque::new());
-    let answering = Answering { parts, id, updates, shown, current, is_same: true, pending };
+    let answering = Answering { parts, id, reply, updates, shown, current, is_same: true, pending };
     stream::unfold(Some(answering), |state| async {
         let mut answering = state?;
         match answering.next().await {
@@ -218,7 +221,7 @@ impl Answering {
     }
 
     async fn end(&mut self) -> Result<(), AnswerError> {
-        let run = self.parts.store.load(&[self.id]).await?.into_iter().next().flatten();
+        let run = run_at(&self.parts, self.id, self.reply).await?;
         let run = run.ok_or(AnswerError::Unreadable { run: self.id })?;
         if let Some(whole) = Content::of(&run) {
             let rest = self.shown.news(&whole).ok_or(AnswerError::Diverged { run: self.id })?;

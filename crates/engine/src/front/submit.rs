@@ -62,6 +62,13 @@ pub enum Submitted {
     New(Arc<Run>),
     /// The run that the request id belongs to already.
     Existing(RunId),
+    /// The run that continues with the tool results of the request. It may have begun this reply, or a later one, before.
+    Continued {
+        /// The run.
+        run: RunId,
+        /// The number of the reply that the results begin.
+        reply: u16,
+    },
 }
 
 impl Submitted {
@@ -69,7 +76,15 @@ impl Submitted {
     pub fn run_id(&self) -> RunId {
         match self {
             Self::New(run) => run.id(),
-            Self::Existing(id) => *id,
+            Self::Existing(id) | Self::Continued { run: id, .. } => *id,
+        }
+    }
+
+    /// The number of the run's reply to this request.
+    pub fn reply(&self) -> u16 {
+        match self {
+            Self::New(_) | Self::Existing(_) => 0,
+            Self::Continued { reply, .. } => *reply,
         }
     }
 }
@@ -141,17 +156,25 @@ struct Draft {
 
 /// Accepts a request. When this returns, the run is durable and will end, whatever happens to this process.
 pub(crate) async fn submit(context: &Context, submit: Submit) -> Result<Submitted, SubmitError> {
-    let draft = continuing_draft(context, submit).await?;
-    create(context, draft).await
+    match begin(context, submit).await? {
+        Begun::New(draft) => create(context, *draft).await,
+        Begun::Continued(submitted) => Ok(submitted),
+    }
 }
 
 /// Accepts a request of a caller that waits for the end and needs nothing before it. As after [`submit`], the run is durable.
 pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted, Ending), SubmitError> {
-    let draft = continuing_draft(context, submit).await?;
+    let draft = match begin(context, submit).await? {
+        Begun::New(draft) => draft,
+        Begun::Continued(submitted) => {
+            let ending = Ending::of_known(context.clone(), submitted.run_id(), Some(submitted.reply()));
+            return Ok((submitted, ending));
+        }
+    };
     let id = draft.commit.after.id();
     // Usually the subscription is complete first, and no end can be missed. Accepting a run never waits for the live stream.
     let mut ending = Ending::of_new(context.clone(), id);
-    let mut create = pin!(create(context, draft));
+    let mut create = pin!(create(context, *draft));
     let submitted = tokio::select! {
         biased;
         submitted = &mut create => submitted?,
@@ -159,14 +182,27 @@ pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted,
     };
     match submitted {
         Submitted::New(_) => Ok((submitted, ending)),
-        Submitted::Existing(id) => Ok((submitted, Ending::of_known(context.clone(), id))),
+        Submitted::Existing(id) | Submitted::Continued { run: id, .. } => {
+            Ok((submitted, Ending::of_known(context.clone(), id, Some(0))))
+        }
     }
 }
 
-/// As [`draft`], with what earlier runs of the conversation have of its tool calls.
-async fn continuing_draft(context: &Context, submit: Submit) -> Result<Draft, SubmitError> {
-    let Continued { request, waiting } = continued(context, &submit.tenant, submit.request).await?;
-    draft(context, Submit { request, ..submit }, waiting)
+/// What a request begins.
+enum Begun {
+    /// A run of its own.
+    New(Box<Draft>),
+    /// The next reply of a suspended run.
+    Continued(Submitted),
+}
+
+/// Continues the suspended run whose results the request has. Otherwise drafts a run, with what earlier runs of the conversation
+/// have of its tool calls.
+async fn begin(context: &Context, submit: Submit) -> Result<Begun, SubmitError> {
+    match continued(context, Box::new(submit)).await? {
+        Continued::SameRun { run, reply } => Ok(Begun::Continued(Submitted::Continued { run, reply })),
+        Continued::NewRun { submit, waiting } => Ok(Begun::New(Box::new(draft(context, *submit, waiting)?))),
+    }
 }
 
 /// `waiting` is the worker that waits for the tool results at the end of the conversation: it gets them without a plan.

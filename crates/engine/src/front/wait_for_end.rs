@@ -1,5 +1,5 @@
-//! Waits for a run's end, for callers that need nothing before it: no event is read. If this process commits the end, the run is not
-//! loaded; otherwise it is loaded once.
+//! Waits for the end of a run or of a reply, for callers that need nothing before it: no event is read. If this process commits the
+//! end of the run, the run is not loaded; otherwise it is loaded once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::live::EndSignals;
 
+use super::replies::as_of;
 use super::watch::{WatchError, finish, next_of, or_without};
 use crate::commit::Kept;
 use crate::context::Context;
@@ -20,11 +21,13 @@ use crate::parts::Parts;
 const POLL_AFTER: Duration = Duration::from_secs(1);
 const POLL_AFTER_MAX: Duration = Duration::from_secs(16);
 
-/// The end of a run, in the future or the past.
+/// The end of a run, or of one of its replies, in the future or the past.
 pub struct Ending {
     context: Context,
     id: RunId,
     kept: Kept,
+    /// The reply whose end is waited for; `None` for the end of the run.
+    reply: Option<u16>,
     /// `None` without a live stream. Then the store is polled, and each poll subscribes again.
     signals: Option<EndSignals>,
     /// A pending subscription. The store is read when it is complete, because the end may have been signalled before.
@@ -35,16 +38,25 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// The end of a run that is about to be created.
+    /// The end of the first reply of a run that is about to be created.
     pub(crate) fn of_new(context: Context, id: RunId) -> Self {
         let subscribing = Some(subscribe_to_end(context.parts().clone(), id));
         let kept = context.run_cache().keep(id);
-        Self { context, id, kept, signals: None, subscribing, may_be_over: false, poll_after: POLL_AFTER }
+        Self {
+            context,
+            id,
+            kept,
+            reply: Some(0),
+            signals: None,
+            subscribing,
+            may_be_over: false,
+            poll_after: POLL_AFTER,
+        }
     }
 
-    /// The end of any run. For an ended run, the live stream is not needed.
-    pub(crate) fn of_known(context: Context, id: RunId) -> Self {
-        Self { may_be_over: true, ..Self::of_new(context, id) }
+    /// The end of any run, or of one of its replies. If that has passed, the live stream is not needed.
+    pub(crate) fn of_known(context: Context, id: RunId, reply: Option<u16>) -> Self {
+        Self { may_be_over: true, reply, ..Self::of_new(context, id) }
     }
 
     /// Subscribes. If this is dropped before it is complete, [`Self::run`] continues it.
@@ -54,18 +66,24 @@ impl Ending {
         }
     }
 
-    /// The run once it has ended. The wait may be dropped and repeated.
+    /// The run at that end. The wait may be dropped and repeated.
     pub async fn run(&mut self) -> Result<Arc<Run>, WatchError> {
         loop {
             if !self.may_be_over {
                 self.news().await;
             }
-            if let Some(run) = self.kept.ended() {
-                return Ok(run);
-            }
-            let run = self.context.run_for_client(self.id).await?.ok_or(WatchError::UnknownRun)?;
-            if run.is_ended() {
-                return Ok(Arc::new(run));
+            let run = if let Some(run) = self.kept.ended() {
+                run
+            } else {
+                let run = self.context.run_for_client(self.id).await?;
+                Arc::new(run.ok_or(WatchError::UnknownRun)?)
+            };
+            match self.reply {
+                None if run.is_ended() => return Ok(run),
+                Some(reply) if run.has_replied(reply) => {
+                    return as_of(self.context.parts(), run, reply).await.map_err(Into::into);
+                }
+                _ => {}
             }
             self.may_be_over = false;
         }

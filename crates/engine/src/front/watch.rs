@@ -10,8 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt};
 use podium_domain::call_id::CallId;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
-use podium_domain::run::{Run, SequencedEvent, StepRef};
-use podium_domain::tools::ToolUse;
+use podium_domain::run::{Run, RunEvent, SequencedEvent, StepRef};
 use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
@@ -90,8 +89,8 @@ pub enum ToolCallPiece {
 pub(crate) enum Wants {
     /// All of them.
     Everything,
-    /// The answer's text and the end. Events arrive only when these are read, not at each commit.
-    Answer,
+    /// The text of the reply with this number, and its end. Events arrive only when these are read, not at each commit.
+    Reply(u16),
 }
 
 /// The live text of a step that the watcher has shown.
@@ -163,7 +162,7 @@ impl Watcher {
             if let Some(update) = self.pending.pop_front() {
                 return Ok(Some(update));
             }
-            if self.run.as_ref().is_some_and(Run::is_ended) {
+            if self.is_over() {
                 return Ok(None);
             }
             if self.withheld.is_some_and(|round| self.is_planned(round)) {
@@ -184,12 +183,18 @@ impl Watcher {
         }
     }
 
+    /// Whether nothing follows that the watcher needs.
+    fn is_over(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| match self.wants {
+            Wants::Everything => run.is_ended(),
+            Wants::Reply(reply) => run.has_replied(reply),
+        })
+    }
+
     /// How long to wait for a signal.
     fn pause(&self) -> Duration {
-        let deadline = self
-            .run
-            .as_ref()
-            .map_or(Duration::MAX, |run| run.spec().deadline_at.since(self.parts.clock.now()));
+        let deadline =
+            self.run.as_ref().map_or(Duration::MAX, |run| run.due_at().since(self.parts.clock.now()));
         self.poll_after.min(deadline.saturating_add(POLL_AFTER))
     }
 
@@ -212,7 +217,7 @@ impl Watcher {
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
             // Events are read at the first frame of the answer and at the end only.
-            Some(Signal::Committed { .. }) if self.wants == Wants::Answer && self.withheld.is_none() => {
+            Some(Signal::Committed { .. }) if self.wants != Wants::Everything && self.withheld.is_none() => {
                 Ok(())
             }
             Some(Signal::Committed { version } | Signal::Ended { version }) if version > self.version() => {
@@ -243,7 +248,11 @@ impl Watcher {
             let is_last = events.len() < EVENTS_PAGE as usize;
             for event in events {
                 // Events after the end, such as an unused result, are not shown to live watchers either.
-                let has_ended = self.run.as_ref().is_some_and(Run::is_ended);
+                let has_ended = self.is_over();
+                if has_ended && self.wants != Wants::Everything {
+                    // Later events would show the run as it was after the reply.
+                    return Ok(());
+                }
                 self.fold(&event)?;
                 if event.sequence > self.after && !has_ended {
                     self.pending.push_back(Update::Event(event));
@@ -257,7 +266,7 @@ impl Watcher {
 
     /// Fails if the run was removed: it is past its deadline, this watcher has not seen its end, and it has no events.
     async fn must_exist(&mut self) -> Result<(), StoreError> {
-        let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.spec().deadline_at;
+        let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.due_at();
         if !self.run.as_ref().is_some_and(is_due) || !self.parts.store.events(self.id, 0, 1).await?.is_empty()
         {
             return Ok(());
@@ -266,6 +275,10 @@ impl Watcher {
     }
 
     fn fold(&mut self, event: &SequencedEvent) -> Result<(), StoreError> {
+        if let RunEvent::StepCalled { round, step, .. } = &event.event {
+            // The next turn is no new try of this one.
+            self.shown.remove(&StepRef { round: *round, step: *step });
+        }
         let illegal = |error| StoreError::illegal(self.id, error);
         if let Some(run) = &mut self.run {
             return run.apply(event).map_err(illegal);
@@ -347,7 +360,7 @@ impl Watcher {
     /// The form of the live text of a step whose round is planned.
     fn form(&self, step: StepRef) -> Form {
         let tools = self.run.as_ref().and_then(|run| run.tools_of(step));
-        Form::of(tools.is_some_and(ToolUse::may_call))
+        Form::of(tools.is_some_and(|tools| tools.may_call()))
     }
 
     fn holds(&self, step: StepRef, claim: ClaimId) -> bool {
@@ -368,7 +381,7 @@ impl Watcher {
 async fn subscribe(parts: Parts, id: RunId, wants: Wants) -> Option<Signals> {
     let subscribed = match wants {
         Wants::Everything => parts.live.subscribe(id).await,
-        Wants::Answer => parts.live.subscribe_to_answer(id).await,
+        Wants::Reply(_) => parts.live.subscribe_to_answer(id).await,
     };
     or_without(id, subscribed)
 }

@@ -142,6 +142,10 @@ impl Counting<'_> {
                     self.instruments.saved_cost.add(saved.cost.nano_usd(), &[worker]);
                 }
             }
+            RunEvent::StepCalled { round, step, claim, cost, .. } => {
+                let task = TaskRef::Step { round: *round, step: *step };
+                ended(&task, claim, "called", Output, *cost);
+            }
             RunEvent::AttemptFailed { task, claim, cost, handed_back: true, .. } => {
                 ended(task, claim, "handed_back", Failed, *cost);
             }
@@ -168,6 +172,8 @@ impl Counting<'_> {
             RunEvent::Failed { reason } => self.ended(at, reason.code()),
             RunEvent::Cancelled => self.ended(at, "cancelled"),
             RunEvent::Claimed { .. }
+            | RunEvent::Suspended
+            | RunEvent::ResultsGiven { .. }
             | RunEvent::StepsPlanned { .. }
             | RunEvent::StepsSuperseded { .. }
             | RunEvent::StepReady { .. }
@@ -180,7 +186,10 @@ impl Counting<'_> {
     fn ended(self, at: Timestamp, outcome: &'static str) {
         let spec = self.run.spec();
         let attributes = [tier_of(spec.request.policy.tier), KeyValue::new(OUTCOME, outcome)];
-        self.instruments.run_duration.record(at.since(spec.accepted_at).as_secs_f64(), &attributes);
+        // The deadline moved by the time that the run was suspended for.
+        let suspended = self.run.deadline_at().since(spec.deadline_at);
+        let took = at.since(spec.accepted_at).saturating_sub(suspended);
+        self.instruments.run_duration.record(took.as_secs_f64(), &attributes);
     }
 
     fn planned(self, round: u16, claim: ClaimId, outcome: &'static str, cost: Cost, at: Timestamp) {

@@ -73,7 +73,7 @@ pub(crate) fn plan_request(
 pub(super) fn plan_until(context: &Context, run: &Run, task: TaskRef) -> Timestamp {
     let first = run.task(task).and_then(|task| task.attempts.first());
     let began = first.map_or_else(|| context.now(), |attempt| attempt.started_at);
-    began.after(context.options().plan_time_max.min(run.spec().deadline_at.since(began) / 2))
+    began.after(context.options().plan_time_max.min(run.deadline_at().since(began) / 2))
 }
 
 /// The most that a plan reserves of the budgets of its run: for its steps, and for planning the round after it.

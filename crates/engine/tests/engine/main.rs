@@ -64,6 +64,8 @@ mod settling;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]
+mod suspension;
+#[cfg(test)]
 mod throttle;
 #[cfg(test)]
 mod tools;

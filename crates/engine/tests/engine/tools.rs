@@ -1,4 +1,5 @@
-//! Tools that the client executes: a run ends with the calls of its final step, and the next run continues the loop.
+//! Tools that the client executes, under the policy that a run ends with the calls of its final step: the next run continues the
+//! loop.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use futures::StreamExt;
 use podium_domain::content::{Part, Reasoning, Seal, ToolCall, ToolResult};
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{TenantId, WorkerId};
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, StepTools, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::run::{FinishReason, Run, RunState};
 use podium_domain::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
@@ -16,7 +17,7 @@ use podium_testkit::{Answer, Fault, plan_of};
 use crate::house::{House, quick, request, with, within};
 
 /// The workers of the test pool, all of which call tools.
-fn pool() -> Pool {
+pub(crate) fn pool() -> Pool {
     let head = "schema = 1\nname = \"tools\"\nversion = \"1\"\n\
                 vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1/v1\" }]\n";
     let workers = ["quick", "careful", "checker"].map(|id| {
@@ -37,24 +38,26 @@ async fn house() -> House {
     house.at_work()
 }
 
-fn tools(at_once: CallsAtOnce) -> ToolUse {
+pub(crate) fn tools(at_once: CallsAtOnce) -> ToolUse {
     let (name, schema) = ("look".to_owned(), Tool::no_parameters());
     let tools = vec![Tool { name, description: String::new(), schema, strict: None }];
     ToolUse { tools, choice: ToolChoice::Auto, at_once }
 }
 
+/// A request under whose policy a run ends with the calls of its final step.
 fn offering(at_once: CallsAtOnce) -> Submit {
-    with(request(Policy::new(Tier::Ultra, Effort::Medium)), |request| request.tools = Some(tools(at_once)))
+    let policy = Policy { tools: StepTools::Last, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    with(request(policy), |request| request.tools = Some(tools(at_once)))
 }
 
-fn seal(mark: &str) -> Seal {
+pub(crate) fn seal(mark: &str) -> Seal {
     Seal { worker: WorkerId::new("checker").unwrap(), mark: mark.to_owned() }
 }
 
 const ARGUMENTS: &str = r#"{ "at": "sky" }"#;
 
 /// An answer with thoughts, a text and two calls, the first of which is streamed.
-fn calling() -> Answer {
+pub(crate) fn calling() -> Answer {
     Answer::blank()
         .think("hm")
         .seal(seal("signature"))
@@ -66,12 +69,12 @@ fn calling() -> Answer {
 }
 
 /// The conversation of a client that executed the calls of `run`.
-fn answered(run: &Run) -> Conversation {
+pub(crate) fn answered(run: &Run) -> Conversation {
     let calls = run.tool_calls();
     let sent =
         calls.iter().map(|call| ToolCall::new(call.id.clone(), call.name.clone(), call.arguments.clone()));
     let results = calls.iter().map(|call| Part::ToolResult(ToolResult::new(call.id.clone(), "", "blue")));
-    let text = run.answer().unwrap_or_default();
+    let text = run.reply_text().unwrap_or_default();
     let mut messages = run.spec().request.conversation.messages().to_vec();
     messages.push(Message::new(Role::Assistant, text).with(sent.map(Part::ToolCall)));
     messages.push(Message::new(Role::User, "").with(results));

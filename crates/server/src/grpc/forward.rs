@@ -26,7 +26,7 @@ use crate::error_mapping;
 use crate::http::whole;
 
 /// The calls whose request begins with the id of a run.
-const OF_A_RUN: [&str; 4] = ["WatchRun", "GetRun", "CancelRun", "RateRun"];
+const OF_A_RUN: [&str; 5] = ["WatchRun", "GetRun", "CancelRun", "RateRun", "SubmitToolResults"];
 /// The calls about the caller's tenant.
 const OF_A_TENANT: [&str; 5] = ["CreateRun", "ListRuns", "EstimateRun", "ListBudgets", "ListOutcomes"];
 /// The call whose stream ends as soon as the server begins to stop, so that its client watches elsewhere.

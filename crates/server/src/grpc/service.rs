@@ -70,7 +70,9 @@ impl PodiumService for Runs {
         let submitted = use_cases::submit(&self.engine, caller, new_run).await?;
         let (run, existing) = match submitted {
             Submitted::New(run) => (run, false),
-            Submitted::Existing(id) => (Arc::new(use_cases::load(&self.engine, &tenant, id).await?), true),
+            Submitted::Existing(id) | Submitted::Continued { run: id, .. } => {
+                (Arc::new(use_cases::load(&self.engine, &tenant, id).await?), true)
+            }
         };
         Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&*run)), existing }))
     }
@@ -117,6 +119,17 @@ impl PodiumService for Runs {
         use_cases::load(&self.engine, &tenant, id).await?;
         let run = self.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
         Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
+    }
+
+    async fn submit_tool_results(
+        &self,
+        request: Request<v1::SubmitToolResultsRequest>,
+    ) -> Result<Response<v1::SubmitToolResultsResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        let v1::SubmitToolResultsRequest { run_id: id, results } = request.into_inner();
+        let (id, results) = (run_id(&id)?, podium_api::tool_results(results)?);
+        let run = use_cases::give_results(&self.engine, &tenant, id, results).await?;
+        Ok(Response::new(v1::SubmitToolResultsResponse { run: Some(Run::from(&run)) }))
     }
 
     async fn list_runs(
@@ -228,6 +241,7 @@ pub(super) fn run_id(text: &str) -> Result<RunId, ApiError> {
 fn summary(run: &RunSummary) -> v1::RunSummary {
     let state = match run.state.as_str() {
         "active" => v1::RunState::Active,
+        "suspended" => v1::RunState::Suspended,
         "succeeded" => v1::RunState::Succeeded,
         "failed" => v1::RunState::Failed,
         "cancelled" => v1::RunState::Cancelled,

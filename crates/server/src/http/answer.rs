@@ -124,7 +124,7 @@ pub(super) async fn submitted(
     Ok(submitted)
 }
 
-/// The run of a request: new, or as it is now.
+/// The run of a request: new, or as it is in the reply to the request.
 pub(super) async fn run_of(
     state: &ServerState,
     tenant: &TenantId,
@@ -132,7 +132,10 @@ pub(super) async fn run_of(
 ) -> Result<Arc<Run>, ApiError> {
     match submitted {
         Submitted::New(run) => Ok(run),
-        Submitted::Existing(id) => use_cases::load(&state.engine, tenant, id).await.map(Arc::new),
+        Submitted::Existing(_) | Submitted::Continued { .. } => {
+            let (id, reply) = (submitted.run_id(), submitted.reply());
+            use_cases::load_reply(&state.engine, tenant, id, reply).await.map(Arc::new)
+        }
     }
 }
 
@@ -159,16 +162,18 @@ pub(super) async fn streaming<F: AnswerFormat>(
     unread: &Unread,
     format: impl FnOnce(&Run) -> F,
 ) -> Result<Streaming<F>, ApiError> {
-    let (id, mut format) = (run.id(), format(&run));
-    let (answer, held) = if run.is_ended() {
+    let (id, reply, mut format) = (run.id(), run.reply(), format(&run));
+    let (answer, held) = if run.has_replied(reply) {
         // The whole run is in memory, with the outputs of all steps, and counts as held until the client has read the answer.
         let steps = run.rounds().iter().flat_map(|round| &round.steps);
         let calls = |step: &StepRun| step.calls.iter().map(ToolCall::bytes).sum::<usize>() * 2;
-        let bytes = steps.map(|step| step.output.as_ref().map_or(0, String::len) + calls(step)).sum();
+        let turns = |step: &StepRun| step.turns.iter().map(|turn| turn.bytes()).sum::<usize>();
+        let bytes =
+            steps.map(|step| step.output.as_ref().map_or(0, String::len) + calls(step) + turns(step)).sum();
         (replayed(run), Some(unread.hold(bytes).map_err(|_| error_mapping::overloaded(id))?))
     } else {
         drop(run);
-        (state.engine.answer(id).await.map_err(|e| error_mapping::watch_error(id, &e))?, None)
+        (state.engine.reply(id, reply).await.map_err(|e| error_mapping::watch_error(id, &e))?, None)
     };
     let mut events = StreamEvents::new();
     format.open(&mut events);
@@ -191,7 +196,7 @@ fn written(StreamEvent { name, data }: StreamEvent) -> Event {
     }
 }
 
-/// The answer of a run that has ended, in pieces.
+/// The reply of a run that has ended or is suspended, in pieces.
 fn replayed(run: Arc<Run>) -> Answer {
     let mut pieces = VecDeque::new();
     for (index, call) in run.tool_calls().into_iter().enumerate() {
@@ -201,7 +206,7 @@ fn replayed(run: Arc<Run>) -> Answer {
     }
     stream::unfold(Some((run, 0, pieces)), |state| async {
         let (run, at, mut calls) = state?;
-        let rest = run.answer().map_or("", |answer| &answer[at..]);
+        let rest = run.reply_text().map_or("", |answer| &answer[at..]);
         if !rest.is_empty() {
             let piece = rest[..rest.floor_char_boundary(PIECE_BYTES_MAX)].to_owned();
             let at = at + piece.len();
@@ -215,7 +220,8 @@ fn replayed(run: Arc<Run>) -> Answer {
     .boxed()
 }
 
-/// Makes a run, or finds the one that an earlier request made, and answers after its end. `write` writes the body; none if the run
+/// Makes a run, finds the one that an earlier request made, or continues a suspended one, and answers after the end of its reply.
+/// `write` writes the body; none if the run
 /// did not succeed.
 pub(super) async fn whole_answer(
     state: &ServerState,

@@ -23,3 +23,5 @@ mod responses;
 mod runs;
 #[cfg(test)]
 mod test_server;
+#[cfg(test)]
+mod tools;

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::rating::Rating;
 use podium_domain::run::{Command, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_ports::clock::Ids as _;
 use podium_ports::store::{ClaimRef, Due, ReadyTask};
 
 use super::StoreFixture;
-use crate::builders::{Driven, a_plan};
+use crate::builders::{Driven, a_plan, a_spec_with_tools, a_tenant, plan_of};
+use crate::clock::TestClock;
 use crate::ids::SeededIds;
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
@@ -195,4 +198,53 @@ pub(crate) async fn ended_runs_are_never_due(store: &StoreFixture) {
     }
     let end_of_time = Timestamp::from_unix_ms(u64::MAX);
     assert_eq!(due(store, end_of_time).await, Due::default());
+}
+
+/// A run whose only step has called a tool.
+async fn a_suspended(store: &StoreFixture, ids: &SeededIds) -> Driven {
+    let mut run = Driven::accept(ids.run_id(TestClock::START), a_spec_with_tools());
+    store.must_create(run.commit()).await;
+    run.plan(plan_of(&[("quick", "Answer it.", &[])]), ids);
+    run.claim(step(0), ids);
+    store.must_commit(run.commit()).await;
+    run.call(0, "look");
+    store.must_commit(run.commit()).await;
+    assert!(run.run.is_suspended());
+    run
+}
+
+pub(crate) async fn a_suspended_run_has_no_task_and_is_due_when_its_wait_ends(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = a_suspended(store, &ids).await;
+    let (deadline, end) = (run.run.deadline_at(), run.run.due_at());
+    assert!(end > deadline);
+    assert_eq!(due(store, just_before(end)).await, Due::default());
+    assert_eq!(due(store, end).await, Due { overdue: vec![run.id()], ..Due::default() });
+    assert_eq!(store.load(run.id()).await.as_ref(), Some(&run.run));
+    let listed = store.first.list(&a_tenant(), None, 10).await.unwrap();
+    assert_eq!((listed[0].state.as_str(), listed[0].ended_at), ("suspended", None));
+    assert_eq!(store.first.remove_ended(end.after(MINUTE), Duration::ZERO, 10).await.unwrap(), 0);
+    let rating = Rating::new(1.0, None).unwrap();
+    assert!(!store.first.rate(&a_tenant(), run.id(), &rating, end).await.unwrap());
+    run.now = end;
+    run.drive(&Command::CheckDeadline);
+    store.must_commit(run.commit()).await;
+    assert!(run.run.is_ended());
+    assert_eq!(due(store, end).await, Due::default());
+}
+
+pub(crate) async fn a_continued_run_is_due_at_its_later_deadline(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let mut run = a_suspended(store, &ids).await;
+    let before = run.run.deadline_at();
+    run.now = run.now.after(MINUTE);
+    run.give_results("blue");
+    store.must_commit(run.commit()).await;
+    assert_eq!(run.run.deadline_at(), before.after(MINUTE));
+    assert_eq!(store.load(run.id()).await.as_ref(), Some(&run.run));
+    // Its step waits for a worker again, as after any other commit.
+    let again = due(store, run.now.after(MINUTE)).await;
+    assert_eq!(tasks(again.ready), [(run.id(), step(0))]);
+    assert_eq!(due(store, just_before(run.run.deadline_at())).await.overdue, []);
+    assert_eq!(due(store, run.run.deadline_at()).await.overdue, [run.id()]);
 }

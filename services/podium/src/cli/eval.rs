@@ -189,7 +189,7 @@ fn outcome(item: Item, run: &Run) -> Outcome {
     let error = match run.state() {
         RunState::Failed { reason } => Some(reason.to_string()),
         RunState::Cancelled => Some("the run was cancelled".to_owned()),
-        RunState::Active | RunState::Succeeded { .. } => None,
+        RunState::Active | RunState::Suspended | RunState::Succeeded { .. } => None,
     };
     let (usage, planning): (Usage, Usage) = (run.usage(), run.planning_usage());
     let latency = run.ended_at().map(|at| at.since(run.spec().accepted_at)).unwrap_or_default();

@@ -264,6 +264,13 @@ impl Board {
                     row.output = Some(done.output.clone());
                 }
             }
+            Kind::StepCalled(called) => {
+                if let Some(row) = self.row_mut(called.round, Some(called.step)) {
+                    row.state = RowState::Waiting;
+                    row.cost_nano_usd += called.cost_nano_usd;
+                }
+            }
+            Kind::ResultsGiven(_) | Kind::Suspended(_) => {}
             Kind::FellBack(back) => {
                 if let Some(row) = self.row_mut(back.round, Some(back.step)) {
                     row.worker.clone_from(&back.worker);

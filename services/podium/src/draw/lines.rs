@@ -48,6 +48,12 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             let row = board.row(done.round, Some(done.step))?;
             format!("step {} done in {}: {}", done.step + 1, spent(row), fit(&done.output, OUTPUT_COLUMNS))
         }
+        Kind::StepCalled(called) => match called.tool_calls.as_slice() {
+            [call] => format!("step {} calls the tool {}", called.step + 1, call.name),
+            calls => format!("step {} calls {} tools", called.step + 1, calls.len()),
+        },
+        Kind::Suspended(_) => "suspended until the results of the tool calls come".to_owned(),
+        Kind::ResultsGiven(_) => "continued with the results of the tool calls".to_owned(),
         Kind::AttemptFailed(failed) => say_attempt_failed(failed),
         Kind::FellBack(back) => {
             format!(

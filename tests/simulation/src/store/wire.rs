@@ -324,7 +324,7 @@ fn note_append(core: &mut Core, node: usize, commit: &Commit, is_written: bool) 
         core.count("conflict");
     } else if let Some(row) = core.store.rows.get(&id) {
         core.checker.written(id, &row.events, &row.run);
-        core.check_clock(node, commit.after.spec().deadline_at, &commit.events);
+        core.check_clock(node, commit.after.deadline_at(), &commit.events);
         if is_once {
             core.count("broken answer not repeated");
         }

@@ -275,7 +275,9 @@ impl ResponseWriter {
         match (moment, run.state()) {
             (Moment::Accepted, _) if self.record.background => Status::Queued,
             (Moment::Now, RunState::Active) if self.record.background && !has_begun(run) => Status::Queued,
-            (Moment::Accepted | Moment::Begun, _) | (Moment::Now, RunState::Active) => Status::InProgress,
+            (Moment::Accepted | Moment::Begun, _) | (Moment::Now, RunState::Active | RunState::Suspended) => {
+                Status::InProgress
+            }
             (Moment::Now, RunState::Succeeded { .. }) if finish_of(run) == FinishReason::Length => {
                 Status::Incomplete
             }

@@ -8,7 +8,7 @@ use podium_domain::conversation::{
     CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role,
 };
 use podium_domain::ids::{RunId, TenantId};
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, StepTools, Tier};
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
@@ -239,7 +239,7 @@ fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
     };
     let answer = match run.state() {
         RunState::Succeeded { .. } => run.answer().unwrap_or_default(),
-        RunState::Active => return Err(refuse("is not complete")),
+        RunState::Active | RunState::Suspended => return Err(refuse("is not complete")),
         RunState::Failed { .. } => return Err(refuse("failed")),
         RunState::Cancelled => return Err(refuse("was cancelled")),
     };
@@ -394,6 +394,8 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
+        // Each response of this API is a run of its own, also after tool calls.
+        policy.tools = StepTools::Last;
         Ok(ResponseRequest {
             model,
             instructions: self.instructions.filter(|text| !text.is_empty()),

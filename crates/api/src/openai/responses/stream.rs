@@ -203,7 +203,9 @@ impl ResponseStream {
                 }
             }
             // There is no event for a cancelled response; its status says it.
-            RunState::Failed { .. } | RunState::Cancelled | RunState::Active => "response.failed",
+            RunState::Failed { .. } | RunState::Cancelled | RunState::Active | RunState::Suspended => {
+                "response.failed"
+            }
         };
         self.response(name, run, Moment::Now, events);
         events.push_back(StreamEvent::unnamed("[DONE]".to_owned()));

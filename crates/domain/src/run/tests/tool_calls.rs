@@ -7,25 +7,31 @@ use crate::call_id::CallId;
 use crate::content::{Part, Reasoning, Seal, ToolCall, ToolResult};
 use crate::conversation::{Message, Role};
 use crate::ids::WorkerId;
+use crate::policy::StepTools;
 use crate::tool_loop::{earlier_run, restored, waiting_worker};
 use crate::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
 
-fn tools() -> ToolUse {
+pub(super) fn tools() -> ToolUse {
     let (name, schema) = ("look".to_owned(), json!({ "type": "object" }));
     let tools = vec![Tool { name, description: String::new(), schema, strict: None }];
     ToolUse { tools, choice: ToolChoice::Auto, at_once: CallsAtOnce::Several }
 }
 
-fn w() -> WorkerId {
+pub(super) fn w() -> WorkerId {
     WorkerId::new("w").unwrap()
 }
 
-fn seal(mark: &str) -> Seal {
+pub(super) fn seal(mark: &str) -> Seal {
     Seal { worker: w(), mark: mark.to_owned() }
 }
 
+/// A policy under which a run ends with the calls of its final step.
+fn last(attempts_max: u32, rounds_max: u16) -> Policy {
+    Policy { tools: StepTools::Last, ..policy(attempts_max, rounds_max) }
+}
+
 /// A run with the plan `access` that offers tools and continues `conversation`.
-fn offering(number: u128, conversation: Conversation, access: &str, policy: &Policy) -> Run {
+pub(super) fn offering(number: u128, conversation: Conversation, access: &str, policy: &Policy) -> Run {
     let template = accepted(policy.clone());
     let mut spec = template.spec().clone();
     spec.request.conversation = conversation;
@@ -40,11 +46,11 @@ fn offering(number: u128, conversation: Conversation, access: &str, policy: &Pol
     drive(run, &[claimed(task, 1), complete])
 }
 
-fn question() -> Conversation {
+pub(super) fn question() -> Conversation {
     Conversation::question_only("why?").unwrap()
 }
 
-fn calling(index: u16, ids: &[&str]) -> Command {
+pub(super) fn calling(index: u16, ids: &[&str]) -> Command {
     let calls = ids.iter().map(|id| ToolCall {
         seal: Some(seal(&format!("seal of {id}"))),
         ..ToolCall::new(*id, "look", r#"{"at": "sky"}"#)
@@ -57,7 +63,7 @@ fn calling(index: u16, ids: &[&str]) -> Command {
 }
 
 /// The conversation of a client that executed the calls of `run`.
-fn answered(run: &Run, output: &str) -> Conversation {
+pub(super) fn answered(run: &Run, output: &str) -> Conversation {
     let calls = run.tool_calls();
     let sent =
         calls.iter().map(|call| Part::ToolCall(ToolCall::new(call.id.clone(), "look", r#"{"at":"sky"}"#)));
@@ -79,7 +85,7 @@ fn answered(run: &Run, output: &str) -> Conversation {
 
 #[test]
 fn a_run_ends_with_the_calls_of_its_final_step() {
-    let run = offering(1, question(), "[[], [0]]", &policy(1, 2));
+    let run = offering(1, question(), "[[], [0]]", &last(1, 2));
     let run = drive(run, &[claimed(step(0), 1), done(0), claimed(step(1), 1)]);
     assert!(run.tools_of(StepRef { round: 0, step: StepIndex::new(0) }).is_none());
     assert!(run.tools_of(StepRef { round: 0, step: StepIndex::new(1) }).is_some());
@@ -98,22 +104,20 @@ fn a_run_ends_with_the_calls_of_its_final_step() {
 
 #[test]
 fn a_blank_output_without_calls_is_refused() {
-    let run = drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1)]);
+    let run = drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1)]);
     let refused = run.decide(&calling(0, &[]), NOW);
     assert_eq!(refused.unwrap_err(), Refusal::BlankOutput);
 }
 
 #[test]
 fn results_restore_the_seals_and_ids_of_every_earlier_turn() {
-    let first = drive(
-        offering(1, question(), "[[]]", &policy(1, 1)),
-        &[claimed(step(0), 1), calling(0, &["a", "b"])],
-    );
+    let first =
+        drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1), calling(0, &["a", "b"])]);
     let sent = answered(&first, "blue");
     assert_eq!(earlier_run(&sent), Some(first.id()));
     assert_eq!(waiting_worker(&sent, &first), Some(&w()));
     let whole = restored(&sent, &first);
-    let second = drive(offering(2, whole, "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["c"])]);
+    let second = drive(offering(2, whole, "[[]]", &last(1, 1)), &[claimed(step(0), 1), calling(0, &["c"])]);
     let sent = answered(&second, "red");
     assert_eq!(earlier_run(&sent), Some(second.id()));
     let whole = restored(&sent, &second);
@@ -139,8 +143,7 @@ fn results_restore_the_seals_and_ids_of_every_earlier_turn() {
 
 #[test]
 fn a_call_that_the_client_changed_keeps_its_id_but_loses_its_seal() {
-    let run =
-        drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+    let run = drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let mut messages: Vec<_> = answered(&run, "blue").into();
     let Part::ToolCall(call) = &mut messages[1].parts[0] else { panic!("no call") };
     call.arguments = r#"{"at":"sea"}"#.to_owned();
@@ -152,10 +155,9 @@ fn a_call_that_the_client_changed_keeps_its_id_but_loses_its_seal() {
 
 #[test]
 fn ids_of_other_runs_and_systems_wait_for_no_worker() {
-    let run =
-        drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+    let run = drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let other =
-        drive(offering(2, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
+        drive(offering(2, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1), calling(0, &["a"])]);
     let sent = answered(&run, "blue");
     assert_eq!(waiting_worker(&sent, &other), None);
     assert_eq!(restored(&sent, &other), sent);
@@ -181,7 +183,7 @@ fn ids_of_other_runs_and_systems_wait_for_no_worker() {
 
 #[test]
 fn a_stored_result_without_calls_keeps_its_form() {
-    let run = drive(offering(1, question(), "[[]]", &policy(1, 1)), &[claimed(step(0), 1)]);
+    let run = drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1)]);
     let decision = run.decide(&done(0), NOW).unwrap();
     let stored = serde_json::to_string(&decision.events[0]).unwrap();
     assert!(!stored.contains("calls") && !stored.contains("reasoning\":["), "{stored}");

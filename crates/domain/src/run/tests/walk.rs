@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::*;
+use crate::content::{Part, ToolCall, ToolResult};
+use crate::conversation::Role;
 
 /// The plan that a conductor writes in the walk.
 pub(super) struct Written {
@@ -12,11 +14,13 @@ pub(super) struct Written {
     pub(super) others: Vec<WorkerId>,
     /// Whether workers may decline.
     pub(super) declines: bool,
+    /// Whether workers call tools, and the client sends the results.
+    pub(super) calls: bool,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false }
+        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false, calls: false }
     }
 }
 
@@ -59,11 +63,20 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                         let result = StepResult { finish, ..result() };
                         all.push(Command::CompleteStep { round, step, claim, result });
                     }
+                    if written.calls {
+                        let calls = vec![ToolCall::new("c", "look", "{}")];
+                        let result = StepResult { calls, output: String::new(), ..result() };
+                        all.push(Command::CompleteStep { round, step, claim, result });
+                    }
                     let blank = StepResult { output: " ".to_owned(), ..result() };
                     all.push(Command::CompleteStep { round, step, claim, result: blank });
                 }
             }
         }
+    }
+    if written.calls {
+        all.extend(["one", "two"].map(|output| Command::GiveResults { results: results_of(run, output) }));
+        all.push(Command::GiveResults { results: Vec::new() });
     }
     for (task, worker) in
         written.others.iter().flat_map(|other| run.tasks().map(move |(task, _)| (task, other)))
@@ -73,10 +86,23 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
             all.push(Command::FallBack { step, from, worker, message });
         }
     }
-    let late = run.spec().deadline_at;
+    let late = run.due_at();
     let mut timed: Vec<_> = all.iter().map(|command| (command.clone(), NOW)).collect();
     timed.push((Command::CheckDeadline, late));
     timed
+}
+
+/// The client's message with the results of the pending calls; without any, of the calls before.
+fn results_of(run: &Run, output: &str) -> Vec<Message> {
+    let mut calls = run.tool_calls();
+    if calls.is_empty() {
+        let turns =
+            run.step_runs().flat_map(|(step, found)| found.turns.iter().map(move |turn| (step, turn)));
+        let latest = turns.filter(|(_, turn)| turn.reply + 1 == run.reply());
+        calls = latest.flat_map(|(step, turn)| turn.client_calls(run.id(), step)).collect();
+    }
+    let results = calls.into_iter().map(|call| Part::ToolResult(ToolResult::new(call.id, call.name, output)));
+    vec![Message::new(Role::User, "").with(results)]
 }
 
 /// The state that two runs must share to behave alike.
@@ -88,11 +114,13 @@ pub(super) fn key(run: &Run) -> String {
                 task,
                 t.state.clone(),
                 t.attempts.iter().map(|a| (a.claim, a.outcome.clone())).collect::<Vec<_>>(),
+                t.earlier,
             )
         })
         .collect();
-    let workers =
-        |r: &Round| r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks, s.finish)).collect::<Vec<_>>();
+    let workers = |r: &Round| {
+        r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks, s.finish, s.turns.clone())).collect::<Vec<_>>()
+    };
     let known: Vec<_> = run
         .rounds()
         .iter()
@@ -134,9 +162,13 @@ fn check_promises(run: &Run, command: &Command) {
         }
         assert!(number + 1 == run.rounds().len() || round.steps.iter().all(|s| s.task.state.is_final()));
     }
-    for (_, task) in run.tasks() {
+    for (task_ref, task) in run.tasks() {
         let accepted = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Accepted).count();
-        assert_eq!(accepted, usize::from(task.state == TaskState::Done), "one result counts, {}", context());
+        let of_step =
+            |step: StepRef| run.rounds()[usize::from(step.round)].steps[step.step.as_usize()].turns.len();
+        let turns = task_ref.step().map_or(0, of_step);
+        let counts = turns + usize::from(task.state == TaskState::Done);
+        assert_eq!(accepted, counts, "one result counts in each turn, {}", context());
         let running = task.attempts.iter().filter(|a| a.outcome == AttemptOutcome::Running).count();
         assert_eq!(running, usize::from(matches!(task.state, TaskState::Running { .. })), "{}", context());
     }
@@ -144,7 +176,23 @@ fn check_promises(run: &Run, command: &Command) {
         assert!(run.tasks().all(|(_, task)| task.state.is_final()), "{}", context());
     } else {
         let open = |task: &Task| matches!(task.state, TaskState::Ready { .. } | TaskState::Running { .. });
-        assert!(run.tasks().any(|(_, task)| open(task)), "an active run has something to do, {}", context());
+        let has_work = run.tasks().any(|(_, task)| open(task));
+        assert_eq!(has_work, !run.is_suspended(), "a run has work or is suspended, {}", context());
+        assert_eq!(run.is_suspended(), !run.tool_calls().is_empty(), "{}", context());
+    }
+    for (step, found) in run.step_runs() {
+        for (number, turn) in found.turns.iter().enumerate() {
+            let is_pending = number + 1 == found.turns.len()
+                && matches!(found.task.state, TaskState::Calling | TaskState::Cancelled);
+            let answered: Vec<_> = turn.results.iter().flat_map(Message::results).collect();
+            assert!(
+                is_pending || answered.len() == turn.calls.len(),
+                "each call has one result, {}",
+                context()
+            );
+            let own = turn.client_calls(run.id(), step);
+            assert!(answered.iter().all(|result| own.iter().any(|call| call.id == result.call_id)));
+        }
     }
     if let RunState::Succeeded { round, .. } = run.state() {
         assert!(
@@ -182,7 +230,8 @@ pub(super) fn walk(begin: Run, written: &Written) -> (Vec<Run>, Vec<RunEvent>) {
                 events.entry(format!("{event:?}")).or_insert(event);
             }
             // Handing back is unbounded by design; the walk is not.
-            let bounded = after.tasks().all(|(_, task)| task.attempt_number() <= attempts_max);
+            let counted = |task: &Task| u32::try_from(task.latest_attempts().len()).unwrap();
+            let bounded = after.tasks().all(|(_, task)| counted(task) <= attempts_max);
             if bounded && seen.insert(key(&after)) {
                 queue.push_back(after);
             }
