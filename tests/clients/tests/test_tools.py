@@ -129,9 +129,28 @@ def test_tools_without_parameters_and_strict_tools_are_accepted(calling: Podium)
     assert [call.function.arguments for call in calls][1] == "{}"
 
 
-def test_the_ultra_tier_ends_with_the_calls_of_its_last_step(calling: Podium) -> None:
-    completion = ask(calling, "Ask weather.", model="podium-ultra")
-    assert names(completion) == ["weather"]
+def test_the_ultra_tier_continues_its_run_with_the_results(calling: Podium) -> None:
+    with calling.openai(max_retries=0) as client:
+        messages = [{"role": "user", "content": "Ask weather and clock."}]
+        raw = client.chat.completions.with_raw_response.create(model="podium-ultra", messages=messages, tools=TOOLS)
+        first = raw.parse()
+        assert names(first) == ["weather", "clock"] and first.choices[0].finish_reason == "tool_calls"
+        run = raw.headers["x-podium-run-id"]
+        assert httpx.get(f"{calling.http}/v1/runs/{run}").json()["state"] == "suspended"
+        asked = first.choices[0].message
+        messages.append(asked.model_dump(exclude_none=True))
+        for call in asked.tool_calls:
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": f"{call.function.name} is fine"})
+        raw = client.chat.completions.with_raw_response.create(model="podium-ultra", messages=messages, tools=TOOLS)
+        second = raw.parse()
+        assert second.choices[0].message.content == "The tools gave: weather is fine; clock is fine"
+        assert raw.headers["x-podium-run-id"] == run and second.id != first.id
+        chunks = list(client.chat.completions.create(model="podium-ultra", messages=messages, tools=TOOLS, stream=True))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        assert text == second.choices[0].message.content
+        ended = httpx.get(f"{calling.http}/v1/runs/{run}").json()
+    assert ended["state"] == "succeeded"
+    assert ended["usage"]["total_tokens"] == first.usage.total_tokens + second.usage.total_tokens
 
 
 @pytest.mark.parametrize(
