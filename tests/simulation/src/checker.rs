@@ -1,11 +1,14 @@
 //! Checks the invariants of every world. The checker records the writes to the store, the intended plans, and the calls and answers
 //! of the vendors, and compares everything with these records.
 
+mod payment;
+mod turns;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use podium_domain::budget::{BudgetRef, Charge};
-use podium_domain::conversation::Message;
+use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::{ClaimId, RunId, StepIndex, TenantId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, FailedStep, StepCaching};
@@ -17,6 +20,7 @@ use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
+use self::payment::{is_taken, payment};
 use crate::budgets::{BudgetState, Sum};
 use crate::simulation::Progress;
 use crate::vendor::IN_THE_MIDDLE;
@@ -30,6 +34,8 @@ pub enum Invariant {
     Log,
     /// No step runs before the steps that it sees have ended. Its prompt holds exactly the outputs that it sees.
     Sight,
+    /// A call has all earlier turns of its step and none of another step. Each tool call in them has its one result.
+    Turns,
     /// No vendor and no conductor is called without a claim that was committed before. A claim permits one call.
     Claim,
     /// An output comes from one finished call and has its cost. Or it comes from the cache, costs nothing, and its call was equal to
@@ -226,7 +232,7 @@ impl Checker {
                         self.claims_by_seed.insert(claim.as_uuid().as_u64_pair().1, *claim);
                     }
                     TaskRef::Step { .. } => {
-                        if let Some(step_key) = self.step_key_of(run, *task) {
+                        for step_key in self.step_keys_of(run, *task) {
                             *self.calls_allowed.entry(step_key).or_default() += 1;
                         }
                     }
@@ -243,6 +249,12 @@ impl Checker {
                 };
                 if let Err(what) = sound {
                     self.violated(Invariant::Output, format!("run {run}, step {step}: {what}: `{output}`"));
+                }
+            }
+            RunEvent::StepCalled { round, step, text, usage, cost, .. } => {
+                let task = TaskRef::Step { round: *round, step: *step };
+                if let Err(what) = self.check_output(run, task, text, *usage, *cost) {
+                    self.violated(Invariant::Output, format!("run {run}, step {step}: {what}: `{text}`"));
                 }
             }
             RunEvent::Succeeded { .. } => {
@@ -277,8 +289,8 @@ impl Checker {
         let number = markers(output).first().and_then(|marker| marker.split_once('.')?.0.parse().ok());
         let call =
             number.and_then(|number: usize| self.calls.get(number)).ok_or("no call wrote the output")?;
-        let step_key = self.step_key_of(run, task);
-        if !call.is_finished || call.text != output || step_key != Some(call.step_key()) {
+        let is_of_step = self.step_keys_of(run, task).contains(&call.step_key());
+        if !call.is_finished || call.text != output || !is_of_step {
             return Err("the output belongs to another call");
         }
         let is_paid =
@@ -300,10 +312,14 @@ impl Checker {
         if is_equal { Ok(()) } else { Err("the output belongs to a call that is not equal") }
     }
 
-    fn step_key_of(&self, run: RunId, task: TaskRef) -> Option<StepKey> {
-        let TaskRef::Step { round, step } = task else { return None };
-        let run = &self.runs.get(&run)?.run;
-        Some((run.spec().request.conversation.question(), run.step(round, step)?.subtask.clone()))
+    /// The keys that calls of a step may have: its own, and that of the question if its worker may get the plain conversation.
+    fn step_keys_of(&self, run: RunId, task: TaskRef) -> Vec<StepKey> {
+        let TaskRef::Step { round, step } = task else { return Vec::new() };
+        let Some(run) = self.runs.get(&run).map(|known| &known.run) else { return Vec::new() };
+        let Some(subtask) = run.step(round, step).map(|step| step.subtask.clone()) else { return Vec::new() };
+        let question = run.spec().request.conversation.question();
+        let own = (question.clone(), subtask);
+        if may_be_plain(run, round, step) { vec![own, (question.clone(), question)] } else { vec![own] }
     }
 
     /// Records that the conductor writes a plan, and checks its request. Returns the plan's number.
@@ -347,7 +363,9 @@ impl Checker {
 
     /// Records a call, and checks its claim and its prompt. Returns the call's number.
     pub(crate) fn called(&mut self, worker: &Worker, request: &ChatRequest) -> usize {
-        let prompt = request.messages.last().map(|message| message.text.as_str()).unwrap_or_default();
+        // The earlier turns of the step follow its prompt.
+        let opening = request.messages.iter().take_while(|message| message.role != Role::Assistant);
+        let prompt = opening.last().map(|message| message.text.as_str()).unwrap_or_default();
         let question = between(prompt, "<question>\n", "\n</question>").unwrap_or(prompt);
         let own = prompt.rsplit_once("Your subtask:\n").map(|(_, own)| own);
         let subtask = own.and_then(|own| between(own, "<subtask>\n", "\n</subtask>")).unwrap_or(prompt);
@@ -360,6 +378,7 @@ impl Checker {
         // The call belongs to one of these runs.
         let faults: Option<Vec<_>> = faults.map(Result::err).collect();
         let fault = faults.and_then(|faults| faults.into_iter().next());
+        let fault = fault.or_else(|| self.turns(question, subtask, request).err());
         let step_key = (question.to_owned(), subtask.to_owned());
         let allowed = self.calls_allowed.get(&step_key).copied().unwrap_or_default();
         let calls = self.calls_by_step.entry(step_key.clone()).or_default();
@@ -381,13 +400,20 @@ impl Checker {
         let Some(known) = self.runs.get(&run) else { return Ok(()) };
         let violated = |invariant, what| Err(Violation { invariant, what });
         let place = known.run.rounds().iter().enumerate().rev().find_map(|(number, round)| {
-            let index = round.known_steps().iter().rposition(|step| step.subtask == subtask)?;
-            Some((u16::try_from(number).ok()?, StepIndex::new(u16::try_from(index).ok()?)))
+            let number = u16::try_from(number).ok()?;
+            let steps = round.known_steps().iter().enumerate();
+            let mut steps = steps.filter_map(|(index, step)| {
+                Some((StepIndex::new(u16::try_from(index).ok()?), step.subtask.as_str()))
+            });
+            let own = steps.clone().rfind(|(_, own)| *own == subtask);
+            let is_plain = subtask == prompt;
+            let plain = || steps.find(|(index, _)| is_plain && may_be_plain(&known.run, number, *index));
+            own.or_else(plain).map(|(index, own)| (number, index, own))
         });
-        let Some((round, step)) = place else {
+        let Some((round, step, own)) = place else {
             return violated(Invariant::Claim, format!("run {run} has no step `{subtask}`"));
         };
-        let intended = self.intended.get(subtask);
+        let intended = self.intended.get(own);
         let Some(planned) = known.run.rounds().get(usize::from(round)) else { return Ok(()) };
         // The conductor's indices count the plan's own steps. A substitute for a plan sees the steps that began before it.
         let before = if planned.is_superseded(step) { 0 } else { planned.superseded };
@@ -464,8 +490,8 @@ impl Checker {
     /// Checks the text of an attempt that a client has seen so far.
     pub(crate) fn shown_text(&mut self, run: RunId, task: TaskRef, claim: ClaimId, text: &str) {
         let is_its = self.claims.get(&claim).is_some_and(|claim| (claim.run, claim.task) == (run, task));
-        let step_key = self.step_key_of(run, task);
-        let calls = step_key.and_then(|step_key| self.calls_by_step.get(&step_key)).into_iter().flatten();
+        let step_keys = self.step_keys_of(run, task);
+        let calls = step_keys.iter().filter_map(|step_key| self.calls_by_step.get(step_key)).flatten();
         let is_one = calls.into_iter().any(|call| self.calls[*call].text.starts_with(text));
         self.require(is_its && is_one, Invariant::Stream, || {
             format!("run {run}, {task}: `{text}` belongs to no attempt")
@@ -551,29 +577,11 @@ impl Call {
     }
 }
 
-/// The attempt that an event pays for, and its cost.
-fn payment(event: &RunEvent) -> Option<((TaskRef, ClaimId), Cost)> {
-    match event {
-        RunEvent::PlanReady { round, claim, cost, .. } | RunEvent::AnswerKept { round, claim, cost, .. } => {
-            Some(((TaskRef::Plan { round: *round }, *claim), *cost))
-        }
-        RunEvent::StepDone { round, step, claim, cost, .. } => {
-            Some(((TaskRef::Step { round: *round, step: *step }, *claim), *cost))
-        }
-        RunEvent::AttemptFailed { task, claim, cost, .. }
-        | RunEvent::ResultUnused { task, claim, cost, .. }
-        | RunEvent::TaskFailed { task, claim: Some(claim), cost, .. } => Some(((*task, *claim), *cost)),
-        _ => None,
-    }
-}
-
-/// Whether the run uses the result of the cost.
-fn is_taken(run: &Run, event: &RunEvent) -> bool {
-    match event {
-        RunEvent::PlanReady { .. } | RunEvent::AnswerKept { .. } => true,
-        RunEvent::StepDone { round, step, .. } => !run.rounds()[usize::from(*round)].is_superseded(*step),
-        _ => false,
-    }
+/// Whether the worker of a step may get the client's messages unchanged: it is final, sees no step, and is offered tools.
+fn may_be_plain(run: &Run, round: u16, index: StepIndex) -> bool {
+    let sees_nothing =
+        run.step(round, index).is_some_and(|step| step.access.is_empty() && !step.sees_earlier_round);
+    sees_nothing && run.is_final_step(round, index) && run.spec().request.tools.is_some()
 }
 
 /// Whether the step with the answer sees a step without an output, directly or through others.

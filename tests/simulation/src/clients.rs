@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use podium_domain::budget::{Budget, Payer, Period};
-use podium_domain::conversation::Conversation;
+use podium_domain::content::{Part, ToolCall, ToolResult};
+use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::{ClaimId, RequestId, RunId, StepIndex, TenantId};
 use podium_domain::money::Cost;
-use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, Tier};
+use podium_domain::policy::{BrokenAnswer, Effort, FailedStep, Policy, PoolRule, StepTools, Tier};
 use podium_domain::request::RunRequest;
-use podium_domain::run::{Run, RunState, TaskRef};
+use podium_domain::run::{Run, RunEvent, RunState, TaskRef};
 use podium_domain::sampling::Sampling;
+use podium_domain::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
 use podium_engine::{AnswerError, AnswerPart, CommandError, Engine, Submit, SubmitError, Update, WatchError};
 
 use crate::checker::Invariant;
 use crate::dice::Dice;
 use crate::simulation::Order;
 use crate::trace::note;
+use crate::vendor::TOOL;
 use crate::world::{Core, Ended, Link, World};
 
 /// The tenants of each world.
@@ -31,6 +34,11 @@ pub(crate) enum ClientAction {
     Watch(usize),
     Answer(usize),
     Cancel(usize),
+    /// Sends the results of tool calls until the run has ended. Two of each client's processes may do that.
+    Results {
+        number: usize,
+        process: usize,
+    },
 }
 
 /// All clients.
@@ -116,6 +124,20 @@ fn some_budgets(dice: &mut Dice) -> BTreeMap<&'static str, Budget> {
     budgets
 }
 
+/// The tools of some questions, with a policy about them.
+fn some_tools(dice: &mut Dice, policy: &mut Policy) -> Option<ToolUse> {
+    if !dice.chance(250) {
+        return None;
+    }
+    let (name, description) = (TOOL.to_owned(), String::new());
+    let tools = vec![Tool { name, description, schema: Tool::no_parameters(), strict: None }];
+    let at_once = if dice.chance(300) { CallsAtOnce::One } else { CallsAtOnce::Several };
+    policy.tools = if dice.chance(900) { StepTools::All } else { StepTools::Last };
+    policy.turns_max = u16::try_from(dice.between(1, 3)).unwrap_or(1);
+    policy.suspended_ms_max = dice.between(2_000, 30_000);
+    Some(ToolUse { tools, choice: ToolChoice::Auto, at_once })
+}
+
 impl Ask {
     /// Repeats the question of `other`.
     fn repeat(&mut self, other: &Self, number: usize) {
@@ -155,7 +177,10 @@ impl Ask {
         if dice.chance(30) {
             policy.output_bytes_max = 20;
         }
+        let tools = some_tools(dice, &mut policy);
         let mut actions = Vec::new();
+        let processes = if tools.is_none() { 0 } else { 1 + usize::from(dice.chance(300)) };
+        actions.extend((0..processes).map(|process| ClientAction::Results { number, process }));
         if dice.chance(500) {
             actions.push(ClientAction::Watch(number));
         }
@@ -180,6 +205,7 @@ impl Ask {
                 answer_tokens_max: dice.chance(100).then_some(50),
                 // Most requests are deterministic, so that the step cache may answer them.
                 sampling: Sampling { temperature: dice.chance(700).then_some(0.0), ..Sampling::NONE },
+                tools,
                 ..RunRequest::new(conversation, policy)
             },
         };
@@ -240,6 +266,7 @@ pub(crate) async fn run_action(engine: Engine, link: Link, under_way: UnderWay) 
         ClientAction::Watch(number) => watch(&engine, &link, number).await,
         ClientAction::Answer(number) => answer(&engine, &link, number).await,
         ClientAction::Cancel(number) => cancel(&engine, &link, number).await,
+        ClientAction::Results { number, .. } => send_results(&engine, &link, number).await,
     };
     if is_done {
         under_way.done();
@@ -285,8 +312,12 @@ async fn submit(engine: &Engine, link: &Link, number: usize) -> bool {
         Ok(ended) => {
             core.submitted(number, run);
             let run = ended;
-            core.count("waited for the end");
-            core.checker.shown_end(&run);
+            if run.is_suspended() {
+                core.count("waited for tool calls");
+            } else {
+                core.count("waited for the end");
+                core.checker.shown_end(&run);
+            }
             true
         }
         Err(WatchError::UnknownRun) => {
@@ -332,9 +363,12 @@ impl Core {
                 }
                 ask.last = event.sequence;
                 ask.is_last_shown = event.event.is_final();
+                if let RunEvent::StepCalled { round, step, .. } = &event.event {
+                    // The next turn begins a text of its own.
+                    ask.shown.remove(&(*round, *step));
+                }
                 self.checker.shown_event(run, event);
             }
-            // No client offers tools.
             Update::Planning { .. } | Update::ToolCall { .. } => {}
             Update::Restarted { round, step } => {
                 self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
@@ -373,8 +407,9 @@ impl Core {
                     format!("the answer of run {} ended before the run", run.id()),
                 );
             }
-            RunState::Succeeded { .. } if run.answer() != Some(shown) => {
-                let what = format!("run {}: `{shown}` was shown, the answer is {:?}", run.id(), run.answer());
+            RunState::Succeeded { .. } | RunState::Suspended if run.reply_text() != Some(shown) => {
+                let what =
+                    format!("run {}: `{shown}` was shown, the answer is {:?}", run.id(), run.reply_text());
                 self.checker.violated(Invariant::Stream, what);
             }
             _ => {}
@@ -431,7 +466,6 @@ async fn answer(engine: &Engine, link: &Link, number: usize) -> bool {
                 let shown = shown.clone();
                 core.checker.shown_answer(run, &shown);
             }
-            // No client offers tools.
             Ok(AnswerPart::CallBegun { .. } | AnswerPart::CallArguments { .. }) => {}
             Ok(AnswerPart::Ended(run)) => {
                 core.saw_end(number, &run);
@@ -469,5 +503,60 @@ async fn cancel(engine: &Engine, link: &Link, number: usize) -> bool {
             true
         }
         Err(_) => false,
+    }
+}
+
+/// The output of the tool for a call, by the worker's own id of the call.
+pub(crate) fn tool_output(own_id: &str) -> String {
+    format!("result of {own_id}")
+}
+
+/// The message with the results of a suspended run's calls.
+fn results_of(run: &Run) -> Vec<Message> {
+    let result = |call: ToolCall| {
+        let own = call.own_id.map(|own| own.mark).unwrap_or_default();
+        Part::ToolResult(ToolResult::new(call.id, call.name, tool_output(&own)))
+    };
+    vec![Message::new(Role::User, "").with(run.tool_calls().into_iter().map(result))]
+}
+
+async fn send_results(engine: &Engine, link: &Link, number: usize) -> bool {
+    let id = link.world.lock().run_of(number);
+    let Some(id) = id else { return true };
+    loop {
+        let run = match engine.run(id).await {
+            Ok(Some(run)) if !run.is_ended() => run,
+            // It ended, or was removed after its end.
+            Ok(_) => return true,
+            Err(_) => return false,
+        };
+        if !run.is_suspended() {
+            link.pause(400).await;
+            continue;
+        }
+        let (pause, is_gone, is_repeated) = {
+            let mut core = link.world.lock();
+            let pause = core.dice.mostly_small(1, 20_000);
+            (pause, core.dice.chance(80), core.dice.chance(200))
+        };
+        if is_gone {
+            link.world.lock().count("client never sent results");
+            return true;
+        }
+        link.pause(pause).await;
+        for _ in 0..=usize::from(is_repeated) {
+            match engine.give_results(id, results_of(&run)).await {
+                Ok(after) => {
+                    let mut core = link.world.lock();
+                    core.count("results given");
+                    let is_taken = after.is_ended() || after.reply() > run.reply();
+                    if !is_taken {
+                        core.checker.violated(Invariant::Ends, format!("run {id} lost its results"));
+                    }
+                }
+                Err(CommandError::Refused(_)) => link.world.lock().count("results refused"),
+                Err(_) => return false,
+            }
+        }
     }
 }

@@ -48,6 +48,8 @@ pub enum Mutation {
     DenyText,
     /// A prompt loses a marker of an output on its way to the vendor.
     MuddlePrompt,
+    /// A tool result changes on its way to the vendor.
+    MuddleResult,
     /// A call panics.
     Panic,
 }

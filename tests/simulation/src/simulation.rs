@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use podium_domain::plan::PlanHead;
 use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState};
-use podium_testkit::a_pool;
+use podium_testkit::a_pool_with_tools;
 
 use crate::cache::CacheState;
 use crate::checker::{Invariant, Violation};
@@ -123,7 +123,7 @@ impl Simulation {
             core.order_after(at, order);
         }
         note!(core, "seed {seed}: {} nodes, heals at {} ms", scenario.nodes.len(), scenario.heals_at);
-        let (world, pool) = (World::new(core), Arc::new(a_pool()));
+        let (world, pool) = (World::new(core), Arc::new(a_pool_with_tools()));
         let is_alone = scenario.nodes.len() == 1;
         let mut nodes = Vec::new();
         for (index, roles) in scenario.nodes.into_iter().enumerate() {

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use podium_domain::content::{Part, ToolCall};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Worker;
 use podium_domain::run::FinishReason;
+use podium_domain::tools::ToolUse;
 use podium_domain::usage::Usage;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError, Vendors, Wait};
 
@@ -16,10 +18,15 @@ use crate::mutation::Mutation;
 use crate::trace::note;
 use crate::world::{Core, Ended, Link};
 
+/// The tool that some clients offer.
+pub(crate) const TOOL: &str = "look";
+
 /// The next event of a call.
 enum Move {
     Say(String),
-    Finish(Option<Usage>),
+    /// Calls a tool, by the worker's own id of the call.
+    Call(String),
+    Finish(FinishReason, Option<Usage>),
     Fail(VendorError),
     /// The stream ends without a final event.
     Break,
@@ -42,12 +49,15 @@ impl Vendors for SimVendors {
             let mut core = self.0.world.lock();
             let number = if core.is_mutated(Mutation::MuddlePrompt) {
                 core.checker.called(worker, &muddled(request))
+            } else if core.is_mutated(Mutation::MuddleResult) {
+                core.checker.called(worker, &with_other_results(request))
             } else {
                 core.checker.called(worker, request)
             };
             note!(core, "node {}: call {number} of {}", self.0.node, worker.id);
             core.call_began(&worker.id);
-            let Script { begins_ms, refusal, moves } = script(&mut core, worker, number);
+            let may_call = request.tools.as_ref().is_some_and(ToolUse::may_call);
+            let Script { begins_ms, refusal, moves } = script(&mut core, worker, number, may_call);
             let (link, worker) = (self.0.clone(), worker.id.clone());
             (Course { link, worker, number, moves, is_over: false }, begins_ms, refusal)
         };
@@ -75,7 +85,7 @@ fn muddled(request: &ChatRequest) -> ChatRequest {
     request
 }
 
-fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
+fn script(core: &mut Core, worker: &Worker, number: usize, may_call: bool) -> Script {
     if core.is_mutated(Mutation::Panic) && core.dice.chance(50) {
         unreachable!("this world panics on purpose");
     }
@@ -92,9 +102,16 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
             .push_back((core.dice.mostly_small(1, 2_500), Move::Say(format!("[c{written_as}.{piece}] né "))));
     }
     core.checker.will_say(number, whole);
+    let mut finish = FinishReason::Stop;
+    if may_call && core.dice.chance(500) {
+        finish = FinishReason::ToolCalls;
+        for call in 0..core.dice.between(1, 2) {
+            moves.push_back((core.dice.below(50), Move::Call(format!("v{number}.{call}"))));
+        }
+    }
     let usage = Usage { prompt_tokens: 10 + number as u64, completion_tokens: 5, ..Usage::default() };
     let usage = (!core.dice.chance(100)).then_some(usage);
-    moves.push_back((core.dice.below(5), Move::Finish(usage)));
+    moves.push_back((core.dice.below(5), Move::Finish(finish, usage)));
     let mut script = Script { begins_ms: core.dice.mostly_small(1, 1_500), refusal: None, moves };
     let fault = core.rates.vendor_fault;
     if core.dice.chance(fault) {
@@ -102,6 +119,16 @@ fn script(core: &mut Core, worker: &Worker, number: usize) -> Script {
         spoil(core, worker, &mut script);
     }
     script
+}
+
+fn with_other_results(request: &ChatRequest) -> ChatRequest {
+    let mut request = request.clone();
+    for part in request.messages.iter_mut().flat_map(|message| &mut message.parts) {
+        if let Part::ToolResult(result) = part {
+            result.output.push('!');
+        }
+    }
+    request
 }
 
 /// Part of the error of a call that broke off after some text.
@@ -144,7 +171,7 @@ fn spoil(core: &mut Core, worker: &Worker, script: &mut Script) {
             fail(script, 8_000, Move::Fail(hangs));
         }
         9 => fail(script, 1, Move::Break),
-        _ => script.moves.retain(|(_, next)| !matches!(next, Move::Say(_))),
+        _ => script.moves.retain(|(_, next)| !matches!(next, Move::Say(_) | Move::Call(_))),
     }
 }
 
@@ -166,12 +193,13 @@ impl Course {
         self.link.pause(after_ms).await;
         match next {
             Move::Say(text) => Some(Ok(ChatEvent::Delta(text))),
-            Move::Finish(usage) => {
+            Move::Call(id) => Some(Ok(ChatEvent::ToolCall(ToolCall::new(id, TOOL, "{}")))),
+            Move::Finish(reason, usage) => {
                 self.is_over = true;
                 let mut core = self.link.world.lock();
                 note!(core, "node {}: call {} is finished", self.link.node, self.number);
                 core.checker.finished(self.number, usage);
-                Some(Ok(ChatEvent::Finished { reason: FinishReason::Stop, usage }))
+                Some(Ok(ChatEvent::Finished { reason, usage }))
             }
             Move::Fail(error) => {
                 self.is_over = true;

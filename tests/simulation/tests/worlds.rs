@@ -31,7 +31,7 @@ fn all_hold(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
 }
 
 /// Kinds of incidents that the first quarter must contain. A simulation without these events proves nothing.
-const EXPECTED: [&str; 66] = [
+const EXPECTED: [&str; 71] = [
     "abandoned with steps begun",
     "abandoned without a plan",
     "abandoned without an answer",
@@ -49,6 +49,7 @@ const EXPECTED: [&str; 66] = [
     "cache unreachable",
     "cache wiped",
     "claimed with a result",
+    "client never sent results",
     "client reconnected",
     "completed by a substitute",
     "conductor fault",
@@ -85,7 +86,10 @@ const EXPECTED: [&str; 66] = [
     "run succeeded",
     "run too expensive",
     "run too late",
+    "results given",
+    "results refused",
     "run without an answer",
+    "run without results",
     "second round",
     "signal lost",
     "store unreachable",
@@ -94,6 +98,7 @@ const EXPECTED: [&str; 66] = [
     "third round",
     "vendor fault",
     "waited for the end",
+    "waited for tool calls",
     "wall clock off",
     "watcher saw a restart",
     "went round a breaker",
@@ -252,6 +257,11 @@ fn an_output_of_another_call_is_caught() {
 #[test]
 fn a_repeated_call_after_text_is_caught() {
     assert!(is_caught(Mutation::DenyText, Invariant::Once));
+}
+
+#[test]
+fn a_muddled_tool_result_is_caught() {
+    assert!(is_caught(Mutation::MuddleResult, Invariant::Turns));
 }
 
 #[test]
