@@ -14,7 +14,7 @@ pub(crate) fn finish_of(run: &Run) -> FinishReason {
     finish.unwrap_or(FinishReason::Stop)
 }
 
-/// What the id of a run's response ends with: nothing for the first reply, so that each reply has an id of its own.
+/// The suffix of the id of a run's response: nothing for the first reply. So each reply has its own id.
 pub(crate) fn reply_suffix(run: &Run) -> String {
     match run.reply() {
         0 => String::new(),

@@ -79,9 +79,10 @@ pub fn a_pool() -> Pool {
     POOL.clone()
 }
 
-/// As [`a_pool`], and each worker can call tools.
+/// As [`a_pool`], and each worker can call tools in addition to the default features.
 pub fn a_pool_with_tools() -> Pool {
-    let file = POOL_FILE.replace("context_tokens", "features = [\"tools\"]\ncontext_tokens");
+    let features = r#"features = ["temperature", "top_p", "stop", "seed", "tools"]"#;
+    let file = POOL_FILE.replace("context_tokens", &format!("{features}\ncontext_tokens"));
     Pool::parse(&file).expect("the test pool is a pool")
 }
 

@@ -21,6 +21,7 @@ use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
 use self::payment::{is_taken, payment};
+use self::turns::may_be_plain;
 use crate::budgets::{BudgetState, Sum};
 use crate::simulation::Progress;
 use crate::vendor::IN_THE_MIDDLE;
@@ -575,13 +576,6 @@ impl Call {
     fn step_key(&self) -> StepKey {
         (self.question.clone(), self.subtask.clone())
     }
-}
-
-/// Whether the worker of a step may get the client's messages unchanged: it is final, sees no step, and is offered tools.
-fn may_be_plain(run: &Run, round: u16, index: StepIndex) -> bool {
-    let sees_nothing =
-        run.step(round, index).is_some_and(|step| step.access.is_empty() && !step.sees_earlier_round);
-    sees_nothing && run.is_final_step(round, index) && run.spec().request.tools.is_some()
 }
 
 /// Whether the step with the answer sees a step without an output, directly or through others.

@@ -17,7 +17,7 @@ struct Body<'a> {
     model: &'a str,
     created: u64,
     deadline: u64,
-    /// Of a suspended run: when it fails without the results of its tool calls.
+    /// When a suspended run fails unless it gets the results of its tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     results_due: Option<u64>,
     ended: Option<u64>,

@@ -188,7 +188,7 @@ pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted,
     }
 }
 
-/// What a request begins.
+/// A run, or a part of a run, that a request begins.
 enum Begun {
     /// A run of its own.
     New(Box<Draft>),

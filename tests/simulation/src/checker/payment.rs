@@ -1,4 +1,4 @@
-//! What the events of a run pay for.
+//! The payments for attempts, read from the events of a run.
 
 use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;

@@ -1,6 +1,8 @@
 //! The earlier turns of a step, as its worker sees them.
 
 use podium_domain::conversation::Message;
+use podium_domain::ids::StepIndex;
+use podium_domain::run::Run;
 use podium_ports::vendor::ChatRequest;
 
 use super::{Checker, Invariant, Violation};
@@ -39,4 +41,11 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// Whether the worker of a step may get the client's messages unchanged: it is final, sees no step, and is offered tools.
+pub(super) fn may_be_plain(run: &Run, round: u16, index: StepIndex) -> bool {
+    let sees_nothing =
+        run.step(round, index).is_some_and(|step| step.access.is_empty() && !step.sees_earlier_round);
+    sees_nothing && run.is_final_step(round, index) && run.spec().request.tools.is_some()
 }
