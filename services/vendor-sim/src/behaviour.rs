@@ -29,6 +29,8 @@ pub struct Behaviour {
     pub stamp_words: u32,
     /// Never stream: every answer is one JSON body.
     pub never_streams: bool,
+    /// After tool results: answer the question as without tools. By default the answer repeats the results.
+    pub answers_after_tools: bool,
     /// Checked in order for every call; the first that applies is used.
     pub faults: Vec<ScriptedFault>,
     /// Checked in order for every call; the first that is for the request is used. Without one, the model answers by itself.
@@ -295,6 +297,7 @@ impl Behaviour {
             token_ms: self.token_ms,
             stamp_words: self.stamp_words,
             never_streams: self.never_streams,
+            answers_after_tools: self.answers_after_tools,
             fault,
         }
     }
@@ -308,6 +311,7 @@ pub(crate) struct CallScript {
     pub(crate) token_ms: u64,
     pub(crate) stamp_words: u32,
     pub(crate) never_streams: bool,
+    pub(crate) answers_after_tools: bool,
     pub(crate) fault: Option<Fault>,
 }
 

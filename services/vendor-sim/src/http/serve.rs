@@ -261,7 +261,7 @@ async fn text(
         return Some((garbage(shared.seed(), sequence), false));
     }
     let results = ask.last_results();
-    if !results.is_empty() {
+    if !results.is_empty() && !script.answers_after_tools {
         let text = format!("The tools gave: {}", results.join("; "));
         return Some((completion::in_form(&ask.form, text), false));
     }

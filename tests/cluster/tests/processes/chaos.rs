@@ -1,5 +1,6 @@
 //! Every process and server dies under load. No accepted run may be lost, no answer may be wrong, and no client may see a fault. The
-//! report measures repeated calls and recovery times.
+//! report measures repeated calls and recovery times. A quarter of the clients offer a tool, so their runs are suspended and continue
+//! with its results.
 //!
 //! `CHAOS_ROUNDS` (1): the number of times that each kind of fault happens with time to recover; from the second round on, each
 //! also happens once more without that time. `CHAOS_CLIENTS` (100): concurrent runs. `CHAOS_SEED` (7): decides order and times.
@@ -19,8 +20,8 @@ use podium_harness::small_disks;
 use podium_local_cluster::{Disks, Reach, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
-use crate::load::Load;
-use crate::workflow::{BRANCHES, JOIN, diamond};
+use crate::load::{Load, Tools};
+use crate::workflow::{BRANCHES, JOIN, calling, diamond, with_tools};
 use report::Report;
 use troubles::{Kind, Plan, Troubles};
 
@@ -36,7 +37,7 @@ const POSTGRES_CONNECTIONS: u64 = 10;
 
 /// The behaviour of each model between faults.
 fn behaviours() -> [(&'static str, Behaviour); 2] {
-    let branch = Behaviour { first_token_ms: BRANCH, ..Behaviour::default() };
+    let branch = Behaviour { first_token_ms: BRANCH, ..calling() };
     let join = Behaviour {
         first_token_ms: JOIN_BEGINS,
         token_ms: JOIN_TOKEN_MS,
@@ -69,6 +70,7 @@ async fn no_run_is_lost_or_wrong_while_everything_dies() {
         frozen: Duration::from_millis(LEASE_MS * 5 / 3),
     };
     let (conductor, _workflow) = diamond();
+    let usual = Shape::new(2, 2, 3, conductor);
     let shape = Shape {
         settings: vec![
             ("lease_ms", LEASE_MS.to_string()),
@@ -82,7 +84,8 @@ async fn no_run_is_lost_or_wrong_while_everything_dies() {
         calls_max: Some(128),
         postgres: Reach::ByProxy,
         disks,
-        ..Shape::new(2, 2, 3, conductor)
+        pool: with_tools(&usual.pool),
+        ..usual
     };
     let cluster = crate::start(&shape).await;
     for (model, behaviour) in behaviours() {
@@ -90,7 +93,7 @@ async fn no_run_is_lost_or_wrong_while_everything_dies() {
     }
     let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
 
-    let load = Load::start(&gateways, setting("CHAOS_CLIENTS", 100));
+    let load = Load::start(&gateways, setting("CHAOS_CLIENTS", 100), Tools::Some);
     let mut troubles = Troubles::new(cluster, plan, load.lives().clone());
     troubles.make_all().await.unwrap();
     let lives = load.lives().clone();

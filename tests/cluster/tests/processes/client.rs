@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::texts::Texts;
+use crate::workflow::{TOOL, TOOL_RESULT};
 
 /// Longest time of a unary call: longer than a gateway waits for Postgres.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +30,10 @@ pub(crate) struct Client {
     texts: Texts,
     resumed: usize,
     succeeded: Option<v1::Succeeded>,
+    offers_tool: bool,
+    /// Whether the run waits for the results of its tool calls.
+    is_suspended: bool,
+    tool_turns: usize,
     faults: Vec<String>,
 }
 
@@ -44,6 +49,8 @@ pub(crate) struct Ended {
     pub(crate) turns: usize,
     /// The number of streams that broke in the middle of a text and were resumed at another gateway.
     pub(crate) resumed: usize,
+    /// Turns of steps that ended with tool calls.
+    pub(crate) tool_turns: usize,
     /// Bytes of streamed text that were compared with the outputs.
     pub(crate) compared_bytes: usize,
     /// The attempts at steps that were lost.
@@ -67,7 +74,25 @@ impl Client {
     pub(crate) fn new(gateways: Vec<SocketAddr>, number: u64) -> Self {
         let (turns, sequence, resumed) = (usize::try_from(number).unwrap_or_default(), 0, 0);
         let (texts, faults) = (Texts::default(), Vec::new());
-        Self { gateways, number, turns, sequence, texts, resumed, succeeded: None, faults }
+        Self {
+            gateways,
+            number,
+            turns,
+            sequence,
+            texts,
+            resumed,
+            succeeded: None,
+            offers_tool: false,
+            is_suspended: false,
+            tool_turns: 0,
+            faults,
+        }
+    }
+
+    /// Offers a tool, and sends the results of its calls.
+    pub(crate) fn with_tool(mut self) -> Self {
+        self.offers_tool = true;
+        self
     }
 
     /// Asks until the run ends, or until the time limit.
@@ -82,7 +107,7 @@ impl Client {
         if let Some(by) = self.succeeded.take() {
             self.texts.answered(by, answer.as_deref());
         }
-        let Self { number, mut faults, turns, resumed, texts, .. } = self;
+        let Self { number, mut faults, turns, resumed, tool_turns, texts, .. } = self;
         faults.extend(texts.faults);
         let (turns, compared_bytes, answered_at) = (turns - first_turn, texts.compared_bytes, Instant::now());
         let attempts = |is: fn(v1::AttemptOutcome) -> bool| {
@@ -99,6 +124,7 @@ impl Client {
             faults,
             turns,
             resumed,
+            tool_turns,
             compared_bytes,
             lost_attempts,
             handed_back,
@@ -116,6 +142,7 @@ impl Client {
                     text: self.number.to_string(),
                     ..Default::default()
                 }],
+                tools: self.offers_tool.then(tool).into_iter().collect(),
                 policy: Some(v1::Policy { attempts_max: Some(10), ..v1::Policy::default() }),
                 ..v1::CreateRunRequest::default()
             };
@@ -146,12 +173,16 @@ impl Client {
 
     /// Resumes the watch after the last event. `None` if the stream breaks.
     async fn watch(&mut self, run_id: &str) -> Option<()> {
+        self.give_results(run_id).await?;
         let mut gateway = self.connect().await?;
         let request = v1::WatchRunRequest { run_id: run_id.to_owned(), after_sequence: self.sequence };
         let mut updates = timeout(CALL_MAX, gateway.watch_run(request)).await.ok()?.ok()?.into_inner();
         while let Some(update) = timeout(SILENCE_MAX, updates.message()).await.ok()?.ok()? {
             match update.update {
-                Some(Update::Event(event)) => self.see(event),
+                Some(Update::Event(event)) => {
+                    self.see(event);
+                    self.give_results(run_id).await?;
+                }
                 Some(Update::StepText(text)) => self.texts.text(&text),
                 Some(Update::StepRestarted(restarted)) => self.texts.restarted(restarted),
                 _ => {}
@@ -168,9 +199,39 @@ impl Client {
         self.sequence = event.sequence;
         match event.kind {
             Some(Kind::StepDone(done)) => self.texts.done(&done),
+            Some(Kind::StepCalled(called)) => {
+                self.tool_turns += 1;
+                self.texts.called(&called);
+            }
+            Some(Kind::Suspended(_)) => self.is_suspended = true,
+            Some(Kind::ResultsGiven(_)) => self.is_suspended = false,
             Some(Kind::Succeeded(succeeded)) => self.succeeded = Some(succeeded),
             _ => {}
         }
+    }
+
+    /// Sends the results of the calls that a suspended run waits for. `None` if no gateway confirms them.
+    async fn give_results(&mut self, run_id: &str) -> Option<()> {
+        if !self.is_suspended {
+            return Some(());
+        }
+        let run = self.read(run_id).await?;
+        if run.state() != v1::RunState::Suspended {
+            // An earlier request gave the results, and its answer was lost.
+            self.is_suspended = false;
+            return Some(());
+        }
+        let result = |call: v1::ToolCall| v1::ToolResult {
+            call_id: call.id,
+            output: TOOL_RESULT.to_owned(),
+            ..v1::ToolResult::default()
+        };
+        let results = run.tool_calls.into_iter().map(result).collect();
+        let request = v1::SubmitToolResultsRequest { run_id: run_id.to_owned(), results };
+        let mut gateway = self.connect().await?;
+        timeout(CALL_MAX, gateway.submit_tool_results(request)).await.ok()?.ok()?;
+        self.is_suspended = false;
+        Some(())
     }
 
     async fn read(&mut self, run_id: &str) -> Option<v1::Run> {
@@ -184,6 +245,10 @@ impl Client {
         self.turns += 1;
         connect(self.gateways[self.turns % self.gateways.len()]).await
     }
+}
+
+fn tool() -> v1::Tool {
+    v1::Tool { name: TOOL.to_owned(), parameters: "{}".to_owned(), ..v1::Tool::default() }
 }
 
 /// Connects to a gateway.

@@ -8,7 +8,7 @@ use podium_vendor_sim::Options;
 
 use crate::client::{Client, connect};
 use crate::http::get;
-use crate::load::Load;
+use crate::load::{Load, Tools};
 use crate::workflow::{diamond, wrong};
 
 const DAYS_40: i64 = 40 * 24 * 3600;
@@ -92,7 +92,7 @@ async fn wrong_clocks_fail_no_run_and_delay_none() {
     let mut number_of_runs = 0;
     for off in [[600, 600, -600], [-600, -600, 600], [5, -5, 5], [-5, 5, -5]] {
         set_off(&mut cluster, off).await;
-        let load = Load::start(&gateways, CLIENTS);
+        let load = Load::start(&gateways, CLIENTS, Tools::None);
         crate::pause(WINDOW).await;
         for ended in load.stop().await {
             let answer = ended.answer.expect("it has an answer");

@@ -9,7 +9,7 @@ use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
 use crate::client::Ended;
-use crate::load::{Lives, Load};
+use crate::load::{Lives, Load, Tools};
 use crate::workflow::{BRANCHES, diamond, wrong};
 
 /// Enough clients that some runs are always under way.
@@ -36,7 +36,7 @@ async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFil
     let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 600 }, ..Behaviour::default() };
     cluster.workers.set_behaviour(BRANCHES, behaviour).unwrap();
     let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
-    let load = Load::start(&gateways, CLIENTS);
+    let load = Load::start(&gateways, CLIENTS, Tools::None);
     more_end(load.lives(), BETWEEN).await;
     (cluster, load, workflow)
 }

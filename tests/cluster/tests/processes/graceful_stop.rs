@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Ended, connect};
 use crate::http::get;
-use crate::load::Load;
+use crate::load::{Load, Tools};
 use crate::workflow::{BRANCHES, JOIN, STEPS, diamond, wrong};
 
 /// The time to close connections, in addition to the drain time.
@@ -72,7 +72,7 @@ async fn stopping_under_load_repeats_no_call() {
     let (shape, _workflow) = diamonds(2, 2, 10_000);
     let mut cluster = crate::start(&shape).await;
     take(&cluster, &[BRANCHES, JOIN], Milliseconds { min: 300, max: 900 });
-    let load = Load::start(&gateways(&cluster), CLIENTS);
+    let load = Load::start(&gateways(&cluster), CLIENTS, Tools::None);
     let lives = load.lives().clone();
     for at in 0..cluster.services().count() {
         // The process is under load before and after.

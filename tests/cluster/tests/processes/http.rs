@@ -16,6 +16,21 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)
     timeout(HEALTH_MAX, talk(address, &request)).await.ok()?
 }
 
+/// Posts a JSON body. The status and the body of the answer; `None` if no answer arrives within `wait_max`.
+pub(crate) async fn post(
+    address: SocketAddr,
+    path: &str,
+    body: &str,
+    wait_max: Duration,
+) -> Option<(u16, String)> {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    timeout(wait_max, talk(address, &request)).await.ok()?
+}
+
 async fn talk(address: SocketAddr, request: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(request.as_bytes()).await.ok()?;

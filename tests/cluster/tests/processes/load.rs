@@ -35,6 +35,15 @@ impl Lives {
     }
 }
 
+/// The clients that offer a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tools {
+    /// None of them.
+    None,
+    /// A quarter of them.
+    Some,
+}
+
 /// Running clients.
 pub(crate) struct Load {
     clients: JoinSet<Vec<Ended>>,
@@ -44,7 +53,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Starts this number of clients, which use the gateways in turn.
-    pub(crate) fn start(gateways: &[SocketAddr], clients: usize) -> Self {
+    pub(crate) fn start(gateways: &[SocketAddr], clients: usize, tools: Tools) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (lives, next) = (Lives::default(), Arc::new(AtomicU64::new(1)));
         let mut tasks = JoinSet::new();
@@ -55,7 +64,9 @@ impl Load {
                 let mut all_ended = Vec::new();
                 while !*stopped.borrow() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let ended = Client::new(gateways.clone(), number).ask().await;
+                    let client = Client::new(gateways.clone(), number);
+                    let offers = tools == Tools::Some && number.is_multiple_of(4);
+                    let ended = if offers { client.with_tool() } else { client }.ask().await;
                     lives.add(&ended);
                     all_ended.push(ended);
                 }

@@ -47,6 +47,8 @@ mod shared_account;
 #[cfg(test)]
 mod texts;
 #[cfg(test)]
+mod tools;
+#[cfg(test)]
 mod two_conductors;
 #[cfg(test)]
 mod versions;

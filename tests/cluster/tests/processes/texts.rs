@@ -61,15 +61,16 @@ impl Texts {
         }
     }
 
+    /// Checks the text before tool calls. The next turn of the step begins a text of its own.
+    pub(crate) fn called(&mut self, called: &v1::StepCalled) {
+        let place = (called.round, called.step);
+        self.compare(place, called.attempt, &called.text);
+        self.shown.remove(&place);
+    }
+
     pub(crate) fn done(&mut self, done: &v1::StepDone) {
         let place = (done.round, done.step);
-        if let Some(known) = self.known.get(&(place, done.attempt)) {
-            self.compared_bytes += known.len();
-            if !done.output.starts_with(known.as_str()) {
-                let text = known.clone();
-                self.fault(place, &format!("attempt {} showed `{text}` of `{}`", done.attempt, done.output));
-            }
-        }
+        self.compare(place, done.attempt, &done.output);
         if self.outputs.insert(place, done.output.clone()).is_some() {
             self.fault(place, "it was done twice");
         }
@@ -80,6 +81,17 @@ impl Texts {
         let place = (by.round, by.step);
         if self.outputs.get(&place).map(String::as_str) != answer {
             self.fault(place, &format!("its output is not the answer {answer:?}"));
+        }
+    }
+
+    /// Compares the text that an attempt showed with its whole text.
+    fn compare(&mut self, place: Place, attempt: u32, whole: &str) {
+        if let Some(known) = self.known.get(&(place, attempt)) {
+            self.compared_bytes += known.len();
+            if !whole.starts_with(known.as_str()) {
+                let text = known.clone();
+                self.fault(place, &format!("attempt {attempt} showed `{text}` of `{whole}`"));
+            }
         }
     }
 

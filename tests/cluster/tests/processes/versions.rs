@@ -9,7 +9,7 @@ use podium_local_cluster::{Cluster, Shape};
 use podium_vendor_sim::{Behaviour, Milliseconds, Options};
 
 use crate::failover::{all_is_well, more_end};
-use crate::load::{Lives, Load};
+use crate::load::{Lives, Load, Tools};
 use crate::workflow::{BRANCHES, diamond};
 
 const CLIENTS: usize = 24;
@@ -65,7 +65,7 @@ async fn a_rolling_upgrade_and_downgrade_lose_no_run() {
     let behaviour = Behaviour { first_token_ms: Milliseconds { min: 200, max: 800 }, ..Behaviour::default() };
     cluster.workers.set_behaviour(BRANCHES, behaviour).unwrap();
     let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.address(1)).collect();
-    let load = Load::start(&gateways, CLIENTS);
+    let load = Load::start(&gateways, CLIENTS, Tools::None);
     let lives = load.lives().clone();
     more_end(&lives, BETWEEN).await;
 

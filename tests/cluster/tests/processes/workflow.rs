@@ -1,6 +1,6 @@
 //! The workflow of the runs in these tests.
 
-use podium_vendor_sim::Call;
+use podium_vendor_sim::{Behaviour, Call, ScriptedCall, ScriptedReply, Speaker, When};
 use tempfile::NamedTempFile;
 
 /// A diamond: two steps on the question's number, one on both results.
@@ -28,6 +28,27 @@ pub(crate) fn diamond() -> (String, NamedTempFile) {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), DIAMOND).unwrap();
     (format!("fixed:{}", file.path().display()), file)
+}
+
+/// The tool that some clients offer.
+pub(crate) const TOOL: &str = "look";
+/// The result of each of its calls.
+pub(crate) const TOOL_RESULT: &str = "nothing to see";
+
+/// A worker that calls the tool first if it is offered, and answers after the result.
+pub(crate) fn calling() -> Behaviour {
+    let call = ScriptedReply {
+        when: When { last: Some(Speaker::User), ..When::default() },
+        text: String::new(),
+        calls: vec![ScriptedCall { name: TOOL.to_owned(), arguments: serde_json::Value::Null }],
+    };
+    Behaviour { replies: vec![call], answers_after_tools: true, ..Behaviour::default() }
+}
+
+/// The pool with the feature `tools` for each worker.
+pub(crate) fn with_tools(pool: &str) -> String {
+    let features = r#"features = ["temperature", "top_p", "stop", "seed", "tools"]"#;
+    pool.replace("context_tokens", &format!("{features}\ncontext_tokens"))
 }
 
 /// The fault of the diamond's answer to `number`. It must be `4 * number + 5`, and the stamp that the simulated vendor appends

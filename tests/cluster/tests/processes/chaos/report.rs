@@ -26,6 +26,8 @@ pub(crate) struct Report<'m> {
     calls_forgotten: bool,
     unused: usize,
     needed: usize,
+    /// Turns of steps that ended with tool calls.
+    tool_turns: usize,
     /// Attempts lost with executors that were killed or frozen, and with others.
     attempts_hit: usize,
     attempts_lost_otherwise: usize,
@@ -64,7 +66,8 @@ impl<'m> Report<'m> {
         // A rejected call was not worked on, and cost nothing.
         let refused = calls.iter().filter(|call| call.outcome == Outcome::Failed).count();
         let answered = calls.iter().filter(|call| call.outcome == Outcome::Answered).count();
-        let needed = accepted.len() * STEPS;
+        let tool_turns = accepted.iter().map(|run| run.tool_turns).sum();
+        let needed = accepted.len() * STEPS + tool_turns;
         let mut took: Vec<_> = ended.iter().map(|run| run.answered_at - run.asked_at).collect();
         took.sort_unstable();
         let measured = made.troubles.iter().filter(|trouble| trouble.is_measured);
@@ -81,6 +84,7 @@ impl<'m> Report<'m> {
             calls_forgotten: calls.first().is_some_and(|call| call.sequence > 1),
             unused: answered.saturating_sub(needed),
             needed,
+            tool_turns,
             attempts_hit,
             attempts_lost_otherwise: attempts_lost().count() - attempts_hit,
             lost_in: by_trouble(made, attempts_lost()),
@@ -112,6 +116,7 @@ impl<'m> Report<'m> {
         let lost = self.attempts_hit + self.attempts_lost_otherwise;
         assert!(self.repeated() <= lost, "{} calls repeated, {lost} attempts lost", self.repeated());
         assert!(self.compared_bytes > 0, "no client saw a text");
+        assert!(self.tool_turns > 0, "no step called a tool");
         let breaks_streams = self.made.plan.kinds.contains(&Kind::GatewayKilled);
         assert!(self.resumed > 0 || !breaks_streams, "no stream broke in a text");
         for kind in &self.made.plan.kinds {
@@ -126,9 +131,12 @@ impl<'m> Report<'m> {
     }
 
     fn of_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { calls, refused, needed, unused, .. } = self;
+        let Self { calls, refused, needed, unused, tool_turns, .. } = self;
         let repeated = self.repeated();
-        writeln!(f, "  {calls} vendor calls, {needed} needed, and {refused} that the vendor rejected")?;
+        writeln!(
+            f,
+            "  {calls} vendor calls, {needed} needed ({tool_turns} ended with tool calls), and {refused} that the vendor rejected"
+        )?;
         writeln!(f, "    {repeated} repeated: {:.2} % of all calls", 100.0 * ratio(repeated, *calls))?;
         writeln!(
             f,
