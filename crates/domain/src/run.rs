@@ -34,7 +34,7 @@ use crate::request::RunRequest;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-pub use apply::IllegalEvent;
+pub use apply::{IllegalEvent, IllegalReason};
 pub use booking::Booking;
 pub use command::{
     AttemptError, Claim, Command, Decision, Effect, FinishReason, PlanResult, Planned, Refusal, Saved,

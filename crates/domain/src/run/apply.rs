@@ -22,12 +22,103 @@ pub struct IllegalEvent {
     /// The event's name.
     pub event: &'static str,
     /// The reason why it is impossible.
-    pub reason: String,
+    pub reason: IllegalReason,
+}
+
+/// Why an event is impossible.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalReason {
+    /// The first event is not `accepted`.
+    #[error("a run begins with `accepted`")]
+    NotAccepted,
+    /// The run was accepted before.
+    #[error("a run is accepted once")]
+    AcceptedAgain,
+    /// Its number does not follow that of the last event.
+    #[error("the last one was {last}")]
+    OutOfOrder {
+        /// The sequence number of the last event.
+        last: u64,
+    },
+    /// The run has ended.
+    #[error("the run has ended")]
+    Ended,
+    /// The step of the answer has no output.
+    #[error("the step has no output")]
+    NoOutput,
+    /// The claim does not hold the planning.
+    #[error("the claim does not hold the planning")]
+    PlanningNotHeld,
+    /// The superseded steps are not those that began.
+    #[error("the superseded steps are not those that began")]
+    OtherStepsSuperseded,
+    /// The plan does not begin with the steps that began.
+    #[error("the steps do not include those that began")]
+    StepsMissing,
+    /// Only a ready task falls back.
+    #[error("a {state} task has no fallback")]
+    NoFallback {
+        /// The task's state.
+        state: &'static str,
+    },
+    /// The task has ended.
+    #[error("the task has ended")]
+    TaskEnded,
+    /// The round does not follow the last one.
+    #[error("round {round} does not follow the last one")]
+    RoundOutOfOrder {
+        /// The round.
+        round: u16,
+    },
+    /// Only an active follow-up round is abandoned.
+    #[error("round {round} is not an active follow-up round")]
+    NoFollowUp {
+        /// The round.
+        round: u16,
+    },
+    /// The round is missing.
+    #[error("there is no round {round}")]
+    NoRound {
+        /// The round.
+        round: u16,
+    },
+    /// The task is missing.
+    #[error("there is no task {task}")]
+    NoTask {
+        /// The task.
+        task: TaskRef,
+    },
+    /// The table of transitions does not have this one.
+    #[error("a {state} task, on {event}")]
+    NoTransition {
+        /// The task's state.
+        state: &'static str,
+        /// The task's event.
+        event: String,
+    },
+    /// The task has no attempt with the claim.
+    #[error("claim {claim} was never made")]
+    NoAttempt {
+        /// The claim.
+        claim: ClaimId,
+    },
+    /// The event has no calls.
+    #[error("it has no calls")]
+    NoCalls,
+    /// The run has other work than calls of a client's tools.
+    #[error("it waits for no client")]
+    WaitsForNoClient,
+    /// The attempt has no worker.
+    #[error("the attempt called no worker")]
+    NoWorker,
+    /// The run is not suspended.
+    #[error("the run is not suspended")]
+    NotSuspended,
 }
 
 impl IllegalEvent {
     pub(super) fn nothing_accepted() -> Self {
-        Self { sequence: 0, event: "none", reason: "a run begins with `accepted`".to_owned() }
+        Self { sequence: 0, event: "none", reason: IllegalReason::NotAccepted }
     }
 }
 
@@ -131,13 +222,16 @@ impl Run {
     ///
     /// After an error the run may be partly changed and must be discarded.
     pub fn apply(&mut self, event: &SequencedEvent) -> Result<(), IllegalEvent> {
-        let illegal =
-            |reason: String| IllegalEvent { sequence: event.sequence, event: event.event.name(), reason };
+        let illegal = |reason: IllegalReason| IllegalEvent {
+            sequence: event.sequence,
+            event: event.event.name(),
+            reason,
+        };
         if event.sequence != self.version + 1 {
-            return Err(illegal(format!("the last one was {}", self.version)));
+            return Err(illegal(IllegalReason::OutOfOrder { last: self.version }));
         }
         if self.is_ended() && !matches!(event.event, RunEvent::ResultUnused { .. }) {
-            return Err(illegal("the run has ended".to_owned()));
+            return Err(illegal(IllegalReason::Ended));
         }
         self.fold(&event.event, event.at).map_err(illegal)?;
         (self.version, self.changed_at) = (event.sequence, event.at);
@@ -146,10 +240,10 @@ impl Run {
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for every event")]
-    fn fold(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), String> {
+    fn fold(&mut self, event: &RunEvent, at: Timestamp) -> Result<(), IllegalReason> {
         use RunEvent as E;
         match event {
-            E::Accepted { .. } => Err("a run is accepted once".to_owned()),
+            E::Accepted { .. } => Err(IllegalReason::AcceptedAgain),
             E::Claimed { task, claim, executor, process, worker, lease_until, reserved } => {
                 let (claim, process, lease_until) = (*claim, *process, *lease_until);
                 let task = self.task_mut(*task)?;
@@ -235,7 +329,7 @@ impl Run {
             E::RoundOpened { round, failed } => self.fold_opened(*round, failed.as_ref(), at),
             E::RoundAbandoned { round, reason } => self.fold_abandoned(*round, reason),
             E::Succeeded { round, step } if self.output(*round, *step).is_none() => {
-                Err("the step has no output".to_owned())
+                Err(IllegalReason::NoOutput)
             }
             E::Succeeded { round, step } => {
                 self.fold_end(RunState::Succeeded { round: *round, step: *step }, at)
@@ -245,18 +339,18 @@ impl Run {
         }
     }
 
-    fn fold_head(&mut self, round: u16, claim: ClaimId, head: &PlanHead) -> Result<(), String> {
+    fn fold_head(&mut self, round: u16, claim: ClaimId, head: &PlanHead) -> Result<(), IllegalReason> {
         if !self.round_mut(round)?.planning.is_held_by(claim) {
-            return Err("the claim does not hold the planning".to_owned());
+            return Err(IllegalReason::PlanningNotHeld);
         }
         self.grow(round, head.len(), |begun| head.begins_with(begun))?.head = Some(head.clone());
         Ok(())
     }
 
-    fn fold_superseded(&mut self, round: u16, steps: u16, at: Timestamp) -> Result<(), String> {
+    fn fold_superseded(&mut self, round: u16, steps: u16, at: Timestamp) -> Result<(), IllegalReason> {
         let round = self.round_mut(round)?;
         if round.planned.is_some() || steps == 0 || usize::from(steps) != round.steps.len() {
-            return Err("the superseded steps are not those that began".to_owned());
+            return Err(IllegalReason::OtherStepsSuperseded);
         }
         round.superseded = steps;
         round.steps.iter_mut().try_for_each(|step| call_off(&mut step.task, at))
@@ -268,19 +362,19 @@ impl Run {
         round: u16,
         steps: usize,
         begin_with: impl Fn(&PlanHead) -> bool,
-    ) -> Result<&mut Round, String> {
+    ) -> Result<&mut Round, IllegalReason> {
         let round = self.round_mut(round)?;
         if !round.head.as_ref().is_none_or(begin_with) {
-            return Err("the steps do not include those that began".to_owned());
+            return Err(IllegalReason::StepsMissing);
         }
         round.steps.resize_with(steps, StepRun::waiting);
         Ok(round)
     }
 
-    fn fold_fallback(&mut self, step: StepRef, worker: &WorkerId) -> Result<(), String> {
+    fn fold_fallback(&mut self, step: StepRef, worker: &WorkerId) -> Result<(), IllegalReason> {
         let task = self.task_mut(step.into())?;
         if !matches!(task.state, TaskState::Ready { .. }) {
-            return Err(format!("a {} task has no fallback", task.state.as_str()));
+            return Err(IllegalReason::NoFallback { state: task.state.as_str() });
         }
         let step = &mut self.round_mut(step.round)?.steps[step.step.as_usize()];
         step.worker = Some(worker.clone());
@@ -288,34 +382,39 @@ impl Run {
         Ok(())
     }
 
-    fn fold_hedge(&mut self, step: StepRef, claim: ClaimId, hedge: &OtherCall) -> Result<(), String> {
+    fn fold_hedge(&mut self, step: StepRef, claim: ClaimId, hedge: &OtherCall) -> Result<(), IllegalReason> {
         let task = self.task_mut(step.into())?;
         if task.state.is_final() {
-            return Err("the task has ended".to_owned());
+            return Err(IllegalReason::TaskEnded);
         }
         let attempt = attempt_mut(task, claim)?;
         (attempt.usage, attempt.cost) = (hedge.usage, hedge.cost);
         Ok(())
     }
 
-    fn fold_opened(&mut self, round: u16, failed: Option<&FailReason>, at: Timestamp) -> Result<(), String> {
+    fn fold_opened(
+        &mut self,
+        round: u16,
+        failed: Option<&FailReason>,
+        at: Timestamp,
+    ) -> Result<(), IllegalReason> {
         if usize::from(round) != self.rounds.len() {
-            return Err(format!("round {round} does not follow the last one"));
+            return Err(IllegalReason::RoundOutOfOrder { round });
         }
         self.cancel_open_tasks(at)?;
         self.rounds.push(Round::opened(at, failed.cloned()));
         Ok(())
     }
 
-    fn fold_abandoned(&mut self, round: u16, reason: &FailReason) -> Result<(), String> {
+    fn fold_abandoned(&mut self, round: u16, reason: &FailReason) -> Result<(), IllegalReason> {
         if round == 0 || round != self.current_round() {
-            return Err(format!("round {round} is not an active follow-up round"));
+            return Err(IllegalReason::NoFollowUp { round });
         }
         self.round_mut(round)?.abandoned = Some(reason.clone());
         Ok(())
     }
 
-    fn fold_accepted(&mut self, task: TaskRef, end: End, at: Timestamp) -> Result<(), String> {
+    fn fold_accepted(&mut self, task: TaskRef, end: End, at: Timestamp) -> Result<(), IllegalReason> {
         accept(self.task_mut(task)?, TaskEvent::Completed, end, at)
     }
 
@@ -325,31 +424,31 @@ impl Run {
         end: End,
         event: &RunEvent,
         at: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), IllegalReason> {
         let RunEvent::StepCalled { text, calls, reasoning, .. } = event else {
-            return Err("it has no calls".to_owned());
+            return Err(IllegalReason::NoCalls);
         };
         let (claim, reply) = (end.claim, self.reply);
         let task = self.task_mut(step.into())?;
         accept(task, TaskEvent::Called, end, at)?;
-        let worker = attempt_mut(task, claim)?.worker.clone().ok_or("the attempt called no worker")?;
+        let worker = attempt_mut(task, claim)?.worker.clone().ok_or(IllegalReason::NoWorker)?;
         let (text, calls, reasoning) = (text.clone(), calls.clone(), reasoning.clone());
         let turn = ToolTurn { reply, claim, worker, text, calls, reasoning, results: Vec::new() };
         self.round_mut(step.round)?.steps[step.step.as_usize()].turns.push(Arc::new(turn));
         Ok(())
     }
 
-    fn fold_suspended(&mut self, at: Timestamp) -> Result<(), String> {
+    fn fold_suspended(&mut self, at: Timestamp) -> Result<(), IllegalReason> {
         if !self.has_only_calls() {
-            return Err("it waits for no client".to_owned());
+            return Err(IllegalReason::WaitsForNoClient);
         }
         self.state = RunState::Suspended;
         self.suspended_at = Some(at);
         Ok(())
     }
 
-    fn fold_results(&mut self, results: &[Message], at: Timestamp) -> Result<(), String> {
-        let since = self.suspended_at.take().ok_or("the run is not suspended")?;
+    fn fold_results(&mut self, results: &[Message], at: Timestamp) -> Result<(), IllegalReason> {
+        let since = self.suspended_at.take().ok_or(IllegalReason::NotSuspended)?;
         self.state = RunState::Active;
         self.deadline_at = self.deadline_at.after(at.since(since));
         self.reply = self.reply.saturating_add(1);
@@ -377,7 +476,7 @@ impl Run {
         message: &str,
         end: Option<End>,
         at: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), IllegalReason> {
         if let TaskRef::Step { round, step } = task
             && let Some(step) = self.round_mut(round)?.steps.get_mut(step.as_usize())
         {
@@ -392,7 +491,7 @@ impl Run {
         Ok(())
     }
 
-    fn fold_end(&mut self, state: RunState, at: Timestamp) -> Result<(), String> {
+    fn fold_end(&mut self, state: RunState, at: Timestamp) -> Result<(), IllegalReason> {
         self.cancel_open_tasks(at)?;
         self.state = state;
         self.ended_at = Some(at);
@@ -400,7 +499,7 @@ impl Run {
         Ok(())
     }
 
-    fn cancel_open_tasks(&mut self, at: Timestamp) -> Result<(), String> {
+    fn cancel_open_tasks(&mut self, at: Timestamp) -> Result<(), IllegalReason> {
         for round in &mut self.rounds {
             let steps = round.steps.iter_mut().map(|step| &mut step.task);
             for task in std::iter::once(&mut round.planning).chain(steps) {
@@ -410,43 +509,45 @@ impl Run {
         Ok(())
     }
 
-    fn round_mut(&mut self, round: u16) -> Result<&mut Round, String> {
-        self.rounds.get_mut(usize::from(round)).ok_or_else(|| format!("there is no round {round}"))
+    fn round_mut(&mut self, round: u16) -> Result<&mut Round, IllegalReason> {
+        self.rounds.get_mut(usize::from(round)).ok_or(IllegalReason::NoRound { round })
     }
 
-    fn task_mut(&mut self, task: TaskRef) -> Result<&mut Task, String> {
+    fn task_mut(&mut self, task: TaskRef) -> Result<&mut Task, IllegalReason> {
         let round = self.round_mut(task.round())?;
         match task {
             TaskRef::Plan { .. } => Some(&mut round.planning),
             TaskRef::Step { step, .. } => round.steps.get_mut(step.as_usize()).map(|step| &mut step.task),
         }
-        .ok_or_else(|| format!("there is no task {task}"))
+        .ok_or(IllegalReason::NoTask { task })
     }
 }
 
-fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), String> {
-    let next =
-        task.state.next(event).ok_or_else(|| format!("a {} task, on {event:?}", task.state.as_str()))?;
+fn step_to(task: &mut Task, event: TaskEvent) -> Result<(), IllegalReason> {
+    let next = task.state.next(event).ok_or_else(|| IllegalReason::NoTransition {
+        state: task.state.as_str(),
+        event: format!("{event:?}"),
+    })?;
     task.state = next;
     Ok(())
 }
 
 /// Cancels a task that has not ended, because its result is not needed.
-fn call_off(task: &mut Task, at: Timestamp) -> Result<(), String> {
+fn call_off(task: &mut Task, at: Timestamp) -> Result<(), IllegalReason> {
     step_to(task, TaskEvent::CalledOff)?;
     lose_running(task, at);
     Ok(())
 }
 
 /// Makes the result of an attempt that of its task.
-fn accept(task: &mut Task, event: TaskEvent, end: End, at: Timestamp) -> Result<(), String> {
+fn accept(task: &mut Task, event: TaskEvent, end: End, at: Timestamp) -> Result<(), IllegalReason> {
     step_to(task, event)?;
     end_attempt(task, end, at)?;
     lose_running(task, at);
     Ok(())
 }
 
-fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
+fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), IllegalReason> {
     let attempt = attempt_mut(task, end.claim)?;
     attempt.outcome = end.became;
     // Both are zero until here, except for an attempt with a second call.
@@ -458,9 +559,9 @@ fn end_attempt(task: &mut Task, end: End, at: Timestamp) -> Result<(), String> {
     Ok(())
 }
 
-fn attempt_mut(task: &mut Task, claim: ClaimId) -> Result<&mut Attempt, String> {
+fn attempt_mut(task: &mut Task, claim: ClaimId) -> Result<&mut Attempt, IllegalReason> {
     let attempt = task.attempts.iter_mut().find(|attempt| attempt.claim == claim);
-    attempt.ok_or_else(|| format!("claim {claim} was never made"))
+    attempt.ok_or(IllegalReason::NoAttempt { claim })
 }
 
 /// Marks running attempts as lost; their results will not be used.
