@@ -93,6 +93,7 @@ impl House {
             clock,
             ids: Arc::new(RandomIds),
             pool,
+            traces: None,
         };
         let options = Options { plan_slots: SLOTS, step_slots: SLOTS, ..Options::default() };
         let (engine, stop, mut work) =

@@ -65,6 +65,7 @@ impl House {
             clock,
             ids: Arc::new(RandomIds),
             pool: Arc::new(a_pool()),
+            traces: None,
         };
         let engine = Engine::new(parts, Options::default());
         let (stop, mut work) = (CancellationToken::new(), JoinSet::new());

@@ -62,6 +62,7 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
                     answer,
                     stops,
                     tools,
+                    trace: None,
                     api_record: None,
                 };
                 Ok(Self { request_id, model, request })

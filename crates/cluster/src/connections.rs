@@ -13,6 +13,7 @@ use podium_ports::conductor_profile::ConductorProfiles;
 use podium_ports::limiter::Limiter;
 use podium_ports::objects::Objects;
 use podium_ports::queue::Lane;
+use podium_ports::run_traces::RunTraces;
 use podium_ports::vendor::Vendors;
 use podium_queue_nats::{AtStart, ConnectionOptions, LiveOptions, NatsLive, NatsQueue, QueueOptions, SignIn};
 use podium_redis::cache::{RedisCache, RedisOptions};
@@ -49,6 +50,8 @@ pub struct Connections {
     pool: Arc<Pool>,
     /// The database's time.
     clock: Arc<AnchoredClock>,
+    /// Where traces of ended runs go, if anywhere.
+    traces: Option<Arc<dyn RunTraces>>,
     background: Background,
 }
 
@@ -131,6 +134,7 @@ impl Connections {
             vendors: Arc::new(vendors),
             pool,
             clock,
+            traces: None,
             background,
         })
     }
@@ -189,7 +193,14 @@ impl Connections {
             clock: self.clock(),
             ids: Arc::new(CellIds(settings.cell)),
             pool: Arc::clone(&self.pool),
+            traces: self.traces.clone(),
         }
+    }
+
+    /// The same connections, for an engine that records ended runs there.
+    #[must_use]
+    pub fn with_traces(self, traces: Option<Arc<dyn RunTraces>>) -> Self {
+        Self { traces, ..self }
     }
 
     /// The ports of an executor; `None` in other processes.

@@ -3,11 +3,13 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use podium_engine::{Engine, Work};
 use podium_planning::Place;
 use podium_ports::causes::with_causes;
 use podium_ports::conductor::Conductors;
+use podium_ports::run_traces::RunTraces;
 use podium_setup::Signals;
 use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
 use podium_setup::settings::{Group, ProgramKeys, SettingsError, Sources};
@@ -80,6 +82,11 @@ impl Process {
         let mut listeners = JoinSet::new();
         listeners.spawn(health::serve(listener, phase, lifetime.clone(), telemetry.page().cloned()));
         Ok(Self { signals, address, listeners, phases, lifetime, telemetry })
+    }
+
+    /// Where traces of ended runs go, if anywhere.
+    pub fn traces(&self) -> Option<Arc<dyn RunTraces>> {
+        self.telemetry.traces()
     }
 
     /// Waits for a part of the start-up. A signal ends the process at once: nothing depends on it yet.

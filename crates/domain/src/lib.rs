@@ -32,4 +32,5 @@ pub mod time;
 pub mod token_estimate;
 pub mod tool_loop;
 pub mod tools;
+pub mod trace;
 pub mod usage;

@@ -9,6 +9,7 @@ use crate::policy::{Policy, StepTools};
 use crate::sampling::Sampling;
 use crate::stops::Stops;
 use crate::tools::{CallsAtOnce, ToolChoice, ToolUse};
+use crate::trace::TraceParent;
 
 /// A client's request for a run, except the model. The fields are stored with the run: a new one needs a serde default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct RunRequest {
     /// The tools that the client executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolUse>,
+    /// The client's span, if the request named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceParent>,
     /// The data that the API of the request needs to describe the run again, in its own form. Nothing else reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_record: Option<Value>,
@@ -47,6 +51,7 @@ impl RunRequest {
             answer: AnswerForm::Text,
             stops: Stops::default(),
             tools: None,
+            trace: None,
             api_record: None,
         }
     }

@@ -61,7 +61,7 @@ impl Context {
     /// Builds the components. Commands, creations and loads get tasks of their own under `supervision`; they end with the last handle.
     /// Must be called inside a tokio runtime, after the process' meter is set.
     pub(crate) fn new(parts: Parts, options: Options, supervision: &Supervision) -> Self {
-        let metrics = Metrics::new(&parts.pool);
+        let metrics = Metrics::new(&parts.pool, parts.traces.clone());
         let run_cache = RunCache::new(RunCacheBounds {
             runs_max: options.run_cache_runs_max,
             bytes_max: options.run_cache_bytes_max,

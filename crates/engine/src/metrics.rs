@@ -23,6 +23,7 @@ use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_ports::limiter::RefusalReason;
+use podium_ports::run_traces::RunTraces;
 
 pub(crate) use cache::{Cache, CacheUse};
 pub(crate) use call::{CallMeter, Calls};
@@ -43,6 +44,8 @@ pub(crate) struct Metrics {
 }
 
 struct Inner {
+    pool: Arc<Pool>,
+    traces: Option<Arc<dyn RunTraces>>,
     names: Names,
     events: Events,
     calls: Calls,
@@ -78,11 +81,13 @@ pub(crate) struct Found {
 
 impl Metrics {
     /// Creates the instruments. The process' meter must be set before.
-    pub(crate) fn new(pool: &Pool) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, traces: Option<Arc<dyn RunTraces>>) -> Self {
         let meter = &global::meter(SCOPE);
         let counter =
             |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
         let inner = Inner {
+            pool: Arc::clone(pool),
+            traces,
             names: Names::of(pool),
             events: Events::new(meter),
             calls: Calls::new(meter, pool),
@@ -145,10 +150,15 @@ impl Metrics {
         &self.inner.cache
     }
 
-    /// Counts durable events; `run` is the run after them.
+    /// Counts durable events; `run` is the run after them. A run that ended with them is recorded as a trace.
     pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
         let counting = Counting { instruments: &self.inner.events, names: &self.inner.names, run };
         counting.count_all(events);
+        if let Some(traces) = &self.inner.traces
+            && events.iter().any(|event| event.event.is_final())
+        {
+            traces.ended(run, &self.inner.pool);
+        }
     }
 
     /// Counts a request to the limiter. The error has no reason if the limiter failed.

@@ -10,6 +10,7 @@ use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
+use podium_ports::run_traces::RunTraces;
 use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 
@@ -30,6 +31,8 @@ pub struct Parts {
     pub ids: Arc<dyn Ids>,
     /// The workers.
     pub pool: Arc<Pool>,
+    /// Where traces of ended runs go, if anywhere.
+    pub traces: Option<Arc<dyn RunTraces>>,
 }
 
 impl Parts {

@@ -12,6 +12,7 @@ pub mod limiter;
 pub mod live;
 pub mod objects;
 pub mod queue;
+pub mod run_traces;
 pub mod server;
 pub mod store;
 pub mod vendor;

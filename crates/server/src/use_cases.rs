@@ -67,8 +67,18 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
 fn digest(new_run: &NewRun) -> String {
     // All fields are named, so that the compiler reports a new one here.
     let NewRun { request_id: _, model, request } = new_run;
-    let RunRequest { conversation, policy, answer_tokens_max, sampling, answer, stops, tools, api_record } =
-        request;
+    // A repeated request has a span of its own.
+    let RunRequest {
+        conversation,
+        policy,
+        answer_tokens_max,
+        sampling,
+        answer,
+        stops,
+        tools,
+        trace: _,
+        api_record,
+    } = request;
     let mut parts = serde_json::json!([
         model.to_string(),
         conversation,

@@ -1,4 +1,4 @@
-//! Exports a program's metrics: to an OpenTelemetry collector, to Prometheus, or nowhere.
+//! Exports a program's metrics: to an OpenTelemetry collector, to Prometheus, or nowhere. Exports traces of ended runs to a collector.
 //!
 //! Code measures through the `opentelemetry` crate, which records nothing until [`start`] was called; so `start` must run
 //! before any instrument is created. Values accumulate in their instruments, so nothing queues up while a collector is
@@ -8,17 +8,21 @@
 mod collector;
 mod page;
 mod settings;
+mod spans;
+mod traces;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::{KeyValue, global};
 use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, RetryPolicy, WithExportConfig, WithTonicConfig,
+    ExporterBuildError, MetricExporter, RetryPolicy, SpanExporter, WithExportConfig, WithTonicConfig,
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use podium_ports::run_traces::RunTraces;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -28,9 +32,11 @@ use tonic::transport::ClientTlsConfig;
 use tracing::{info, warn};
 
 use collector::Collector;
+use traces::Traces;
 
 pub use page::{Page, PageError};
 pub use settings::{TELEMETRY, TelemetrySettings};
+pub use traces::Sampling;
 
 /// Time limit of the last delivery, at the process's end.
 const LAST_DELIVERY_MAX: Duration = Duration::from_secs(3);
@@ -91,6 +97,7 @@ pub enum TelemetryError {
 #[must_use = "without a shutdown the last metrics are lost"]
 pub struct Telemetry {
     provider: Option<SdkMeterProvider>,
+    traces: Option<Arc<Traces>>,
     page: Option<Page>,
     listeners: TaskTracker,
     ended: CancellationToken,
@@ -105,6 +112,7 @@ pub fn start(
     let collector = settings.collector()?;
     let mut telemetry = Telemetry {
         provider: None,
+        traces: settings.traces(&resource(process))?,
         page: None,
         listeners: TaskTracker::new(),
         ended: CancellationToken::new(),
@@ -135,6 +143,22 @@ pub fn start(
 }
 
 impl TelemetrySettings {
+    /// The sink of traces, if there is an endpoint and traces are delivered.
+    fn traces(&self, resource: &Resource) -> Result<Option<Arc<Traces>>, TelemetryError> {
+        let (Some(endpoint), Some(sampling)) = (self.trace_endpoint(), self.sampling) else {
+            return Ok(None);
+        };
+        let mut exporter = SpanExporter::builder().with_tonic();
+        if !endpoint.starts_with("http://") {
+            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
+        }
+        if let Some(endpoint) = &self.otlp_endpoint {
+            exporter = exporter.with_endpoint(endpoint);
+        }
+        let exporter = exporter.build().map_err(TelemetryError::Collector)?;
+        Ok(Some(Traces::new(exporter, resource, sampling)))
+    }
+
     /// The exporter, if there is an endpoint. Options that are not set here (address, compression, headers, timeout) come
     /// from the standard variables.
     fn collector(&self) -> Result<Option<MetricExporter>, TelemetryError> {
@@ -152,6 +176,11 @@ impl TelemetrySettings {
 }
 
 impl Telemetry {
+    /// Where traces of ended runs go, if anywhere.
+    pub fn traces(&self) -> Option<Arc<dyn RunTraces>> {
+        self.traces.clone().map(|traces| traces as Arc<dyn RunTraces>)
+    }
+
     /// The metrics page, if it is enabled.
     pub fn page(&self) -> Option<&Page> {
         self.page.as_ref()
@@ -169,21 +198,27 @@ impl Telemetry {
         });
     }
 
-    /// Delivers the last metrics and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
+    /// Delivers the last metrics and traces, and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
     pub async fn shut_down(self) {
         self.ended.cancel();
         self.listeners.close();
-        let Some(provider) = self.provider else { return };
+        let (provider, traces) = (self.provider, self.traces);
+        if provider.is_none() && traces.is_none() {
+            return;
+        }
         let (ended, end) = oneshot::channel();
         // On a separate thread, because it blocks and a process's end does not wait for threads.
-        let shut_down = move || drop(ended.send(provider.shutdown()));
+        let shut_down = move || {
+            let traces = traces.map_or(Ok(()), |traces| traces.shut_down());
+            drop(ended.send(provider.map_or(Ok(()), |provider| provider.shutdown()).and(traces)));
+        };
         if std::thread::Builder::new().name("telemetry-end".to_owned()).spawn(shut_down).is_err() {
             return;
         }
         match tokio::time::timeout(LAST_DELIVERY_MAX, end).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => warn!(%error, "the last metrics were not delivered"),
-            Ok(Err(_)) | Err(_) => warn!("the last metrics were not delivered in time"),
+            Ok(Ok(Err(error))) => warn!(%error, "the last metrics and traces were not delivered"),
+            Ok(Err(_)) | Err(_) => warn!("the last metrics and traces were not delivered in time"),
         }
     }
 }

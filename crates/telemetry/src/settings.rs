@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use podium_domain::share::Share;
 use podium_setup::settings::{Checker, Group, Setting, Values};
 use tonic::transport::Uri;
 
-/// The standard variables with the collector's address; the first one takes precedence.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+use crate::traces::Sampling;
 
 const OTLP_ENDPOINT: Setting<String> = Setting::parsed(
     "otlp_endpoint",
     Values::Form("http://HOST:PORT or https://HOST:PORT"),
     |_, text| endpoint(text),
-    "The OpenTelemetry collector that gets metrics over gRPC.",
+    "The OpenTelemetry collector that gets metrics and traces over gRPC.",
 )
 .optional("http://127.0.0.1:4317", "that of OTEL_EXPORTER_OTLP_ENDPOINT, or none");
 
@@ -20,30 +20,67 @@ const OTLP_EVERY: Setting<Duration> =
     Setting::milliseconds("otlp_every_ms", &(1_000..=3_600_000), "Time between two deliveries of metrics.")
         .optional("60000", "OTEL_METRIC_EXPORT_INTERVAL, or 60000");
 
-/// Where metrics are delivered.
-pub const TELEMETRY: Group = Group { title: "Metrics", keys: &[OTLP_ENDPOINT.key, OTLP_EVERY.key] };
+const TRACE_SHARE: Setting<Share> = Setting::parsed(
+    "trace_share",
+    Values::Form("0 to 1"),
+    |key, text| {
+        let share = text.parse::<f64>().ok().and_then(|share| Share::new(share).ok());
+        share.ok_or_else(|| key.must_be(text))
+    },
+    "Share of the runs whose traces are delivered, among those whose clients did not decide with `traceparent`. Traces of failed and \
+     slow runs are always delivered.",
+)
+.default("1");
 
-/// How metrics are exported.
+const TRACE_SLOW: Setting<Duration> = Setting::milliseconds(
+    "trace_slow_ms",
+    &(0..=86_400_000),
+    "A run that took at least as long is slow: its trace is always delivered.",
+)
+.default("60000");
+
+/// Where metrics and traces are delivered.
+pub const TELEMETRY: Group = Group {
+    title: "Metrics and traces",
+    keys: &[OTLP_ENDPOINT.key, OTLP_EVERY.key, TRACE_SHARE.key, TRACE_SLOW.key],
+};
+
+/// How metrics and traces are exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetrySettings {
     /// The collector's address; `None` for the one of the standard variables, if set.
     pub otlp_endpoint: Option<String>,
     /// Time between two deliveries; `None` for the standard variable's value, or else a minute.
     pub every: Option<Duration>,
+    /// The runs whose traces are delivered; `None` delivers no traces.
+    pub sampling: Option<Sampling>,
 }
 
 impl TelemetrySettings {
     /// Reads these settings. Problems are added to the checker.
     pub fn read(checker: &mut Checker) -> Self {
         let otlp_endpoint = checker.read_if_given(&OTLP_ENDPOINT);
-        Self { otlp_endpoint, every: checker.read_if_given(&OTLP_EVERY) }
+        let every = checker.read_if_given(&OTLP_EVERY);
+        let (share, slow) = (checker.read(&TRACE_SHARE), checker.read(&TRACE_SLOW));
+        let sampling = share.zip(slow).map(|(share, slow)| Sampling { share, slow });
+        Self { otlp_endpoint, every, sampling }
     }
 
     /// The address that metrics are delivered to, if any.
     pub(crate) fn endpoint(&self) -> Option<String> {
+        self.endpoint_of("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    }
+
+    /// The address that traces are delivered to, if any.
+    pub(crate) fn trace_endpoint(&self) -> Option<String> {
+        self.endpoint_of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    }
+
+    /// The address in the settings, or else in a standard variable; that of the signal precedes the common one.
+    fn endpoint_of(&self, signal: &str) -> Option<String> {
         self.otlp_endpoint.clone().or_else(|| {
             let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-            ENDPOINTS.into_iter().find_map(variable)
+            [signal, "OTEL_EXPORTER_OTLP_ENDPOINT"].into_iter().find_map(variable)
         })
     }
 }
@@ -87,7 +124,10 @@ mod tests {
 
     #[test]
     fn nothing_is_delivered_without_an_endpoint() {
-        assert_eq!(read(&[]).unwrap(), TelemetrySettings::default());
+        let unset = read(&[]).unwrap();
+        assert_eq!((unset.otlp_endpoint, unset.every), (None, None));
+        let all = Sampling { share: Share::new(1.0).unwrap(), slow: Duration::from_mins(1) };
+        assert_eq!(unset.sampling, Some(all));
         let set = read(&[("otlp_endpoint", "https://collector:4317"), ("otlp_every_ms", "15000")]).unwrap();
         assert_eq!(set.otlp_endpoint.as_deref(), Some("https://collector:4317"));
         assert_eq!(set.every, Some(Duration::from_secs(15)));

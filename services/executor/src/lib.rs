@@ -50,6 +50,7 @@ async fn serve(
     let mut process = Process::start(&program, &settings).await?;
     let cluster = settings.cluster;
     let connections = process.start_up(Connections::open(&cluster, Role::Executor)).await?;
+    let connections = connections.with_traces(process.traces());
     // Runs name their conductor, but planners use it.
     let conductors = describe_all(&cluster.conductors, connections.pool())?;
     let parts = connections.parts(&cluster, conductors);

@@ -50,7 +50,8 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
     let metrics_page = MetricsPage::bind(metrics_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, metrics_page)?;
-    let mut connections = signals.or_end(Connections::open(&cluster, Role::Gateway)).await?;
+    let connections = signals.or_end(Connections::open(&cluster, Role::Gateway)).await?;
+    let mut connections = connections.with_traces(telemetry.traces());
     let mut conductors = describe_all(&cluster.conductors, connections.pool())?;
     if !cluster.plan_at_once {
         conductors = conductors.map(ConductorProfile::without_plans);

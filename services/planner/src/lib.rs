@@ -43,6 +43,7 @@ async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
     let mut process = Process::start(&PROGRAM, &settings).await?;
     let cluster = settings.cluster;
     let connections = process.start_up(Connections::open(&cluster, Role::Planner)).await?;
+    let connections = connections.with_traces(process.traces());
     let (pool, callees) = (connections.pool(), connections.callees());
     let choosing = choose_all(&cluster.conductors, pool, &callees, OPEN_BUNDLE, cluster.local);
     let chosen = match process.start_up(choosing).await {

@@ -17,6 +17,7 @@ use podium_ports::conductor::{ConductorError, Conductors, PlanOutcome, TextSink}
 use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
 use podium_ports::objects::Objects;
+use podium_ports::run_traces::RunTraces;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::{RandomIds, SystemClock};
@@ -77,10 +78,15 @@ impl Data {
 }
 
 impl Embedded {
-    /// An engine on the data folder of the settings. It continues the runs that a dead process left there.
-    pub(crate) async fn start(settings: &Settings, pace: Pace) -> Result<Self, Error> {
+    /// An engine on the data folder of the settings. It continues the runs that a dead process left there, and records ended runs in
+    /// `traces`.
+    pub(crate) async fn start(
+        settings: &Settings,
+        pace: Pace,
+        traces: Option<Arc<dyn RunTraces>>,
+    ) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
-        let embedded = Self::build(settings, Data::kept(&settings.data)?, workers).await?;
+        let embedded = Self::build(settings, Data::kept(&settings.data)?, workers, traces).await?;
         // The lock on the data folder guarantees that no other process works on these runs.
         embedded.engine.take_over().await?;
         Ok(embedded.working())
@@ -94,7 +100,7 @@ impl Embedded {
     /// The same without loops: only planning works.
     pub(crate) async fn start_idle(settings: &Settings, pace: Pace) -> Result<Self, Error> {
         let workers = pool::open(&settings.pool, pace).await?;
-        Self::build(settings, Data::thrown()?, workers).await
+        Self::build(settings, Data::thrown()?, workers, None).await
     }
 
     /// An engine on the data folder of the settings that only reads: it neither plans nor runs anything.
@@ -102,10 +108,15 @@ impl Embedded {
         let workers = Workers::unopened(pool::read(&settings.pool)?);
         let choices = ConductorChoices::one(ConductorChoice::Direct(None));
         let conductors = podium_planning::describe_all(&choices, workers.pool())?;
-        Self::open(settings, Data::kept(&settings.data)?, workers, conductors).await
+        Self::open(settings, Data::kept(&settings.data)?, workers, conductors, None).await
     }
 
-    async fn build(settings: &Settings, data: Data, workers: Workers) -> Result<Self, Error> {
+    async fn build(
+        settings: &Settings,
+        data: Data,
+        workers: Workers,
+        traces: Option<Arc<dyn RunTraces>>,
+    ) -> Result<Self, Error> {
         let pool = workers.pool();
         let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
         let mut notices = notices(&workers, &vendors);
@@ -122,7 +133,7 @@ impl Embedded {
         let calls = CallParts { limiter, cache, vendors };
         let profiles = ConductorProfile::of_all(&chosen.conductors);
         let work = Work { plan: Some(chosen.conductors), execute: Some(calls) };
-        let embedded = Self::open(settings, data, workers, profiles).await?;
+        let embedded = Self::open(settings, data, workers, profiles, traces).await?;
         Ok(Self { work, notices, keyless, ..embedded })
     }
 
@@ -132,6 +143,7 @@ impl Embedded {
         data: Data,
         workers: Workers,
         conductors: ConductorProfiles,
+        traces: Option<Arc<dyn RunTraces>>,
     ) -> Result<Self, Error> {
         let pool = Arc::clone(workers.pool());
         let options = Options {
@@ -143,7 +155,8 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let engine = Engine::new(parts(store.clone(), conductors, pool, &options), options);
+        let parts = Parts { traces, ..parts(store.clone(), conductors, pool, &options) };
+        let engine = Engine::new(parts, options);
         Ok(Self {
             engine,
             work: Work::default(),
@@ -268,5 +281,6 @@ fn parts(store: Store, conductors: ConductorProfiles, pool: Arc<Pool>, options: 
         clock,
         ids: Arc::new(RandomIds),
         pool,
+        traces: None,
     }
 }

@@ -63,7 +63,8 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
     let metrics_page = MetricsPage::bind(settings.metrics_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, metrics_page)?;
-    let mut embedded = signals.or_end(Embedded::start(&settings, pool::Pace::Instant)).await?;
+    let mut embedded =
+        signals.or_end(Embedded::start(&settings, pool::Pace::Instant, telemetry.traces())).await?;
     let engine = embedded.engine().clone();
     engine.ready().await?;
     embedded.notices().iter().for_each(|notice| warn!("{notice}"));

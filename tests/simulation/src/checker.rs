@@ -378,8 +378,8 @@ impl Checker {
         let faults = runs.iter().map(|run| self.sight(*run, subtask, worker, prompt));
         // The call belongs to one of these runs.
         let faults: Option<Vec<_>> = faults.map(Result::err).collect();
-        let fault = faults.and_then(|faults| faults.into_iter().next());
-        let fault = fault.or_else(|| self.turns(question, subtask, request).err());
+        let of_run = faults.and_then(|faults| faults.into_iter().next());
+        let fault = of_run.or_else(|| self.turns(question, subtask, request).err());
         let step_key = (question.to_owned(), subtask.to_owned());
         let allowed = self.calls_allowed.get(&step_key).copied().unwrap_or_default();
         let calls = self.calls_by_step.entry(step_key.clone()).or_default();

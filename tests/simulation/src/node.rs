@@ -150,6 +150,7 @@ impl Node {
             clock: Arc::new(NodeClock(link())),
             ids: Arc::new(SeededIds::new(life)),
             pool: Arc::clone(&self.config.pool),
+            traces: None,
         }
     }
 

@@ -176,7 +176,11 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: &[],
     },
-    Layer { package: "podium-telemetry", uses: &["podium-setup"], tests_use: &[] },
+    Layer {
+        package: "podium-telemetry",
+        uses: &["podium-domain", "podium-ports", "podium-setup"],
+        tests_use: &["podium-testkit"],
+    },
     Layer {
         package: "podium-cluster",
         uses: &[

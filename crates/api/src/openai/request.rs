@@ -113,6 +113,7 @@ impl Draft {
             answer,
             stops,
             tools,
+            trace: None,
             api_record: None,
         };
         let new_run = NewRun { request_id: None, model, request };

@@ -63,7 +63,10 @@ impl Parts {
     fn engine(&self, options: Options) -> Engine {
         let Self { store, queue, live, conductors, clock, ids, pool, .. } = self.clone();
         let conductors = ConductorProfile::of_all(&conductors);
-        Engine::new(podium_engine::Parts { store, queue, live, conductors, clock, ids, pool }, options)
+        Engine::new(
+            podium_engine::Parts { store, queue, live, conductors, clock, ids, pool, traces: None },
+            options,
+        )
     }
 
     pub(crate) fn work(&self, roles: Roles) -> Work {

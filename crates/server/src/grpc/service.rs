@@ -8,6 +8,7 @@ use podium_api::v1::podium_service_server::PodiumService;
 use podium_api::v1::{self, Run};
 use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
 use podium_domain::ids::RunId;
+use podium_domain::trace::TRACE_PARENT;
 use podium_engine::{Engine, Submitted};
 use podium_ports::store::RunSummary;
 use prost::Message as _;
@@ -66,7 +67,10 @@ impl PodiumService for Runs {
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let caller = self.caller(&request).await?;
         let tenant = caller.tenant.clone();
-        let new_run = NewRun::try_from(request.into_inner())?;
+        let parent = request.metadata().get(TRACE_PARENT).and_then(|value| value.to_str().ok());
+        let trace = parent.and_then(|parent| parent.parse().ok());
+        let mut new_run = NewRun::try_from(request.into_inner())?;
+        new_run.request.trace = trace;
         let submitted = use_cases::submit(&self.engine, caller, new_run).await?;
         let (run, existing) = match submitted {
             Submitted::New(run) => (run, false),

@@ -11,7 +11,7 @@ use podium_domain::run::Run;
 
 use super::answer::{AnswerFormat, Asked, Delivery, answer};
 use super::reply::Refusal;
-use super::{ServerState, idempotency_key, parsed};
+use super::{ServerState, parsed, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
 use crate::error_mapping;
@@ -27,7 +27,7 @@ pub(super) async fn complete(
         return Err(error_mapping::stopping().into());
     }
     let ChatRequest { mut new_run, stream, include_usage } = parsed(body, ChatRequest::parse).await?;
-    new_run.request_id = idempotency_key(&headers)?;
+    take_context(&headers, &mut new_run)?;
     let format = |run: &Run| ChatFormat { completion: Completion::of(run), include_usage };
     answer(&state, caller, &unread, Asked::new(new_run), Delivery::of(stream), format).await
 }

@@ -12,7 +12,7 @@ use podium_domain::run::Run;
 use super::answer::{AnswerFormat, Asked, Delivery, answer};
 use super::layers::RequestId;
 use super::reply::{Refusal, json};
-use super::{ServerState, idempotency_key, parsed};
+use super::{ServerState, parsed, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
 use crate::error_mapping;
@@ -30,7 +30,7 @@ pub(super) async fn create(
         return Err(error_mapping::stopping().into());
     }
     let MessagesRequest { mut new_run, stream } = parsed(body, MessagesRequest::parse).await?;
-    new_run.request_id = idempotency_key(&headers)?;
+    take_context(&headers, &mut new_run)?;
     let format = |run: &Run| {
         let stream = MessageStream::new(MessageWriter::of(run));
         MessagesFormat { stream, request_id }

@@ -33,8 +33,9 @@ use axum::routing::{get, post};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use podium_api::openai::TurnKey;
-use podium_api::{ApiError, ErrorCode};
+use podium_api::{ApiError, ErrorCode, NewRun};
 use podium_domain::ids::{InvalidId, RequestId, RunId};
+use podium_domain::trace::TRACE_PARENT;
 use podium_engine::Engine;
 use podium_ports::causes::with_causes;
 use podium_ports::objects::Objects;
@@ -211,6 +212,15 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
     };
     let text = value.to_str().map_err(|_| wrong("must be ASCII".to_owned()))?;
     RequestId::new(text).map(Some).map_err(|e| wrong(e.to_string()))
+}
+
+/// Takes the client's name for the request and its span from the headers.
+fn take_context(headers: &HeaderMap, new_run: &mut NewRun) -> Result<(), ApiError> {
+    new_run.request_id = idempotency_key(headers)?;
+    // An invalid header counts as none, as W3C Trace Context requires.
+    let parent = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok());
+    new_run.request.trace = parent.and_then(|parent| parent.parse().ok());
+    Ok(())
 }
 
 /// The named segment of a path.

@@ -26,7 +26,7 @@ use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, sub
 use super::conversations;
 use super::disconnect::{CancelOnDisconnect, accept};
 use super::reply::{Refusal, json, name_run, unread_json};
-use super::{ServerState, idempotency_key, parsed, segment};
+use super::{ServerState, parsed, segment, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
 use crate::error_mapping;
@@ -50,7 +50,7 @@ pub(super) async fn create(
     let (stream, is_background) = (request.stream, request.is_background());
     let key = key_for(&state, request.needs_key()).await?;
     let mut asked = asked(&state, &caller.tenant, request, None).await?;
-    asked.new_run.request_id = idempotency_key(&headers)?;
+    take_context(&headers, &mut asked.new_run)?;
     asked.is_findable = is_background || asked.new_run.request_id.is_some();
     let made = if is_background && !stream {
         in_background(&state, caller, asked).await
@@ -75,7 +75,7 @@ pub(super) async fn compact(
     }
     let request = parsed(body, ResponseRequest::parse_compaction).await?;
     let Asked { mut new_run, .. } = asked(&state, &caller.tenant, request, None).await?;
-    new_run.request_id = idempotency_key(&headers)?;
+    take_context(&headers, &mut new_run)?;
     let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
     made.map_err(|refusal| refusal.with(with_response_names))
 }

@@ -25,3 +25,5 @@ mod runs;
 mod test_server;
 #[cfg(test)]
 mod tools;
+#[cfg(test)]
+mod traces;

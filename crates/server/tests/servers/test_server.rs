@@ -139,6 +139,7 @@ impl TestServer {
             clock: clock.clone(),
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(pool),
+            traces: None,
         };
         let engine = Engine::new(parts, Options::default());
         let mut work = JoinSet::new();

@@ -19,7 +19,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-const PROCESS: Process<'static> = Process { name: "podium-test", version: "1.2.3", instance: "here-1" };
+pub(crate) const PROCESS: Process<'static> =
+    Process { name: "podium-test", version: "1.2.3", instance: "here-1" };
 /// Longer than the limit of the last delivery.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -44,14 +45,15 @@ fn collect(listener: TcpListener, tasks: &mut JoinSet<()>) -> mpsc::Receiver<Exp
     received
 }
 
-async fn a_listener() -> (TcpListener, SocketAddr) {
+pub(crate) async fn a_listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
 fn delivering_to(address: SocketAddr, every: Option<Duration>) -> Telemetry {
-    let settings = TelemetrySettings { otlp_endpoint: Some(format!("http://{address}")), every };
+    let settings =
+        TelemetrySettings { otlp_endpoint: Some(format!("http://{address}")), every, sampling: None };
     start(&settings, &PROCESS, MetricsPage::ByCaller).unwrap()
 }
 

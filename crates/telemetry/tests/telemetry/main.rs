@@ -1,4 +1,6 @@
-//! Tests of the metrics exports.
+//! Tests of the exports of metrics and traces.
 
 #[cfg(test)]
 mod collector;
+#[cfg(test)]
+mod traces;

@@ -188,7 +188,7 @@ impl Backend {
 /// An engine on the data folder. It removes no old runs, because a command may not have the server's settings.
 async fn start(settings: &Settings) -> Result<Embedded, Error> {
     let settings = Settings { runs_kept: None, ..settings.clone() };
-    Embedded::start(&settings, Pace::Visible).await
+    Embedded::start(&settings, Pace::Visible, None).await
 }
 
 async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {

@@ -61,6 +61,7 @@ impl AtWork {
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(pool.clone()),
+            traces: None,
         };
         let options = Options { retry_pause: Duration::from_millis(1), ..Options::default() };
         let engine = Engine::new(parts, options);

@@ -208,6 +208,7 @@ impl ResponseRequest {
             answer,
             stops: Stops::default(),
             tools,
+            trace: None,
             api_record,
         };
         Ok(NewRun { request_id: None, model, request })
