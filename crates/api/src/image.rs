@@ -1,32 +1,17 @@
 //! Images as clients send them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use podium_domain::content::{Image, MediaType};
 
-/// Longest URL of an image.
-const URL_BYTES_MAX: usize = 8 << 10;
+use crate::link::{DataUrl, check_address, decoded, encoded, scheme};
 
 const NAMES: &str = "image/png, image/jpeg, image/webp or image/gif";
 
 /// The image of a URL: `https://…`, `http://…`, or `data:image/png;base64,…`, which contains it. An error says what the URL
 /// must be.
 pub(crate) fn of_url(url: &str) -> Result<Image, String> {
-    let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
-    match scheme.as_str() {
-        "data" => of_data_url(&url[scheme.len() + 1..]),
-        "http" | "https" => {
-            let rest = &url[scheme.len()..];
-            let has_host =
-                rest.strip_prefix("://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-            if !has_host
-                || url.len() > URL_BYTES_MAX
-                || url.contains(|c: char| c.is_whitespace() || c.is_control())
-            {
-                return Err(format!("a URL of at most {URL_BYTES_MAX} bytes without blanks"));
-            }
-            Ok(Image::Url(url.to_owned()))
-        }
+    match scheme(url).as_str() {
+        "data" => of_data_url(url),
+        "http" | "https" => check_address(url).map(|()| Image::Url(url.to_owned())),
         _ => Err("a URL that begins with `https://`, `http://` or `data:`".to_owned()),
     }
 }
@@ -37,23 +22,16 @@ pub(crate) fn of_bytes(media_type: &str, bytes: &[u8]) -> Result<Image, String> 
     if bytes.is_empty() {
         return Err("an image that is not empty".to_owned());
     }
-    Ok(Image::Data { media_type, base64: STANDARD.encode(bytes) })
+    Ok(Image::Data { media_type, base64: encoded(bytes) })
 }
 
-/// The bytes of an image that the client sent as bytes.
-pub(crate) fn bytes_of(base64: &str) -> Vec<u8> {
-    STANDARD.decode(base64).unwrap_or_default()
-}
-
-fn of_data_url(rest: &str) -> Result<Image, String> {
+fn of_data_url(url: &str) -> Result<Image, String> {
     let expected = || format!("`data:TYPE;base64,DATA` with an image of type {NAMES}");
-    let (head, base64) = rest.split_once(',').ok_or_else(expected)?;
-    let (media_type, coding) = head.rsplit_once(';').ok_or_else(expected)?;
-    let media_type =
-        named(media_type).filter(|_| coding.eq_ignore_ascii_case("base64")).ok_or_else(expected)?;
-    match STANDARD.decode(base64) {
-        Ok(bytes) if !bytes.is_empty() => Ok(Image::Data { media_type, base64: base64.to_owned() }),
-        _ => Err("an image that is not empty, in padded base64 of the standard alphabet".to_owned()),
+    let DataUrl { media_type, base64 } = DataUrl::parse(url).ok_or_else(expected)?;
+    let media_type = named(&media_type).ok_or_else(expected)?;
+    match decoded(base64) {
+        Some(_) => Ok(Image::Data { media_type, base64: base64.to_owned() }),
+        None => Err("an image that is not empty, in padded base64 of the standard alphabet".to_owned()),
     }
 }
 
@@ -80,12 +58,12 @@ mod tests {
         assert_eq!(of_url("data:image/png;base64,iVBORw0KGgo="), held(MediaType::Png, "iVBORw0KGgo="));
         assert_eq!(of_url("DATA:image/JPG;BASE64,/9j/"), held(MediaType::Jpeg, "/9j/"));
         assert_eq!(of_bytes("image/webp", b"RIFF"), held(MediaType::Webp, "UklGRg=="));
-        assert_eq!(bytes_of("UklGRg=="), b"RIFF");
+        assert_eq!(decoded("UklGRg==").unwrap(), b"RIFF");
     }
 
     #[test]
     fn a_url_without_an_image_is_rejected() {
-        let long = format!("https://example.org/{}", "a".repeat(URL_BYTES_MAX));
+        let long = format!("https://example.org/{}", "a".repeat(8192));
         for (url, expected) in [
             ("", "begins with"),
             ("file:///etc/passwd", "begins with"),

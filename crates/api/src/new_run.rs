@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use podium_domain::answer::{AnswerForm, JsonSchema};
-use podium_domain::content::{Image, Part};
+use podium_domain::content::{Image, Part, Pdf};
 use podium_domain::conversation::{Conversation, ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::{RequestId, WorkerId};
 use podium_domain::money::Cost;
@@ -18,7 +18,7 @@ use podium_domain::stops::Stops;
 use crate::image::{of_bytes, of_url};
 use crate::tools::{call_part, result_part, tools};
 use crate::v1;
-use crate::{ApiError, ErrorCode, ModelName, Problems};
+use crate::{ApiError, ErrorCode, ModelName, Problems, pdf};
 
 /// A request for a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +140,7 @@ pub fn tool_results(results: Vec<v1::ToolResult>) -> Result<Message, ApiError> {
     }
     let mut parts = Vec::with_capacity(results.len());
     for (index, result) in results.into_iter().enumerate() {
-        match result_part(result, image) {
+        match result_part(result, image, file) {
             Ok(part) => parts.push(part),
             Err(must_be) => {
                 let field = format!("results[{index}]");
@@ -170,19 +170,20 @@ fn counts(messages: &[v1::Message]) -> Result<(), ConversationError> {
 fn part(role: Role, part: v1::Part) -> Result<Part, String> {
     match part.part {
         Some(v1::part::Part::Text(text)) => Ok(Part::Text(text)),
-        Some(v1::part::Part::Image(_)) if role != Role::User => {
-            Err("text: only user messages may have images".to_owned())
+        Some(v1::part::Part::Image(_) | v1::part::Part::File(_)) if role != Role::User => {
+            Err("text: only user messages may have images and files".to_owned())
         }
         Some(v1::part::Part::Image(sent)) => image(sent).map(Part::Image),
+        Some(v1::part::Part::File(sent)) => file(sent).map(Part::Pdf),
         Some(v1::part::Part::ToolCall(call)) if role == Role::Assistant => call_part(call),
         Some(v1::part::Part::ToolCall(_)) => {
             Err("text: only assistant messages may have tool calls".to_owned())
         }
-        Some(v1::part::Part::ToolResult(result)) if role == Role::User => result_part(result, image),
+        Some(v1::part::Part::ToolResult(result)) if role == Role::User => result_part(result, image, file),
         Some(v1::part::Part::ToolResult(_)) => {
             Err("text: only user messages may have tool results".to_owned())
         }
-        None => Err("text, an image, a tool call or a tool result".to_owned()),
+        None => Err("text, an image, a file, a tool call or a tool result".to_owned()),
     }
 }
 
@@ -191,6 +192,17 @@ fn image(image: v1::Image) -> Result<Image, String> {
         Some(v1::image::Image::Url(url)) => of_url(&url),
         Some(v1::image::Image::Data(v1::ImageData { media_type, data })) => of_bytes(&media_type, &data),
         None => Err("an image with a url or data".to_owned()),
+    }
+}
+
+fn file(v1::File { name, source }: v1::File) -> Result<Pdf, String> {
+    let name = pdf::name_of(&name).map_err(|must_be| format!("a file whose name has {must_be}"))?;
+    match source {
+        Some(v1::file::Source::Url(url)) => pdf::of_address(&url, name),
+        Some(v1::file::Source::Data(v1::FileData { media_type, data })) => {
+            pdf::of_bytes(&media_type, &data, name)
+        }
+        None => Err("a file with a url or data".to_owned()),
     }
 }
 
@@ -466,7 +478,7 @@ mod tests {
             with_parts(v1::Role::User, vec![Some(image(url)), words, Some(image(data("image/png", b"PNG")))]);
         let sent = request.messages.clone();
         let conversation = NewRun::try_from(request).unwrap().request.conversation;
-        assert_eq!(conversation.images().count(), 2);
+        assert_eq!(conversation.attachments().count(), 2);
         assert_eq!(conversation.messages().iter().map(v1::Message::from).collect::<Vec<_>>(), sent);
     }
 
@@ -479,6 +491,48 @@ mod tests {
         assert_eq!(fields, ["messages[0].parts[0]", "messages[0].parts[1]", "messages[0].parts[2]"]);
         let theirs = with_parts(v1::Role::Assistant, vec![Some(image(data("image/png", b"PNG")))]);
         assert!(NewRun::try_from(theirs).unwrap_err().message.contains("only user messages may have images"));
+    }
+
+    fn file(name: &str, source: v1::file::Source) -> v1::part::Part {
+        v1::part::Part::File(v1::File { name: name.to_owned(), source: Some(source) })
+    }
+
+    fn file_data(media_type: &str, data: &[u8]) -> v1::file::Source {
+        v1::file::Source::Data(v1::FileData { media_type: media_type.to_owned(), data: data.to_vec() })
+    }
+
+    #[test]
+    fn files_convert_in_both_directions() {
+        let url = || v1::file::Source::Url("https://example.org/a.pdf".to_owned());
+        let parts = [file("", url()), file("a.pdf", file_data("application/pdf", b"%PDF-"))];
+        let request = with_parts(v1::Role::User, parts.map(Some).into());
+        let sent = request.messages.clone();
+        let conversation = NewRun::try_from(request).unwrap().request.conversation;
+        assert_eq!(conversation.attachments().count(), 2);
+        assert_eq!(conversation.messages().iter().map(v1::Message::from).collect::<Vec<_>>(), sent);
+        let v1::part::Part::File(file) = file("b", url()) else { unreachable!() };
+        let result = v1::ToolResult { call_id: "c".to_owned(), files: vec![file], ..Default::default() };
+        let read = tool_results(vec![result.clone()]).unwrap();
+        let shown = v1::Message::from(&read).parts.remove(0).part;
+        assert_eq!(shown, Some(v1::part::Part::ToolResult(result)));
+    }
+
+    #[test]
+    fn an_error_says_what_a_file_must_be() {
+        for (source, said) in [
+            (Some(file("a", file_data("text/plain", b"a"))), "a file of type application/pdf"),
+            (Some(file("a", file_data("application/pdf", b""))), "a file that is not empty"),
+            (Some(file("a", v1::file::Source::Url("file:///a".to_owned()))), "a URL that begins with"),
+            (Some(file("a\nb", file_data("application/pdf", b"%PDF-"))), "a file whose name has at most 500"),
+            (Some(v1::part::Part::File(v1::File::default())), "a file with a url or data"),
+        ] {
+            let error = NewRun::try_from(with_parts(v1::Role::User, vec![source])).unwrap_err();
+            assert_eq!(error.param(), Some("messages[0].parts[0]"));
+            assert!(error.message.contains(said), "{error}");
+        }
+        let theirs = Some(file("a", file_data("application/pdf", b"%PDF-")));
+        let error = NewRun::try_from(with_parts(v1::Role::Assistant, vec![theirs])).unwrap_err();
+        assert!(error.message.contains("only user messages may have images and files"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Messages from the parts that clients send.
 
-use podium_domain::content::Part;
+use podium_domain::content::{Part, ToolResult};
 use podium_domain::conversation::{CALL_ID_BYTES_MAX, Message, Role};
 
 use crate::ApiError;
@@ -25,6 +25,19 @@ pub(crate) fn message_of(
     let first = read.next_if(|part| matches!(part, Part::Text(_)));
     let text = if let Some(Part::Text(text)) = first { text } else { String::new() };
     Ok(Message::new(role, text).with(read))
+}
+
+/// The result of a tool: the texts, images and PDFs of `content`. The name of the tool comes from its call.
+pub(crate) fn tool_result(call_id: String, content: Message) -> ToolResult {
+    let mut result = ToolResult::new(call_id, "", content.words());
+    for part in content.parts {
+        match part {
+            Part::Image(image) => result.images.push(image),
+            Part::Pdf(pdf) => result.pdfs.push(pdf),
+            Part::Text(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => {}
+        }
+    }
+    result
 }
 
 /// The id of a tool call. Ids that another system made are legal.

@@ -1,7 +1,7 @@
 //! A run as gRPC clients see it.
 
 use podium_domain::answer::{AnswerForm, JsonSchema};
-use podium_domain::content::{Image, Part};
+use podium_domain::content::{Image, Part, Pdf, PdfSource};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::StepIndex;
 use podium_domain::money::Cost;
@@ -18,7 +18,7 @@ use podium_domain::time::Timestamp;
 use podium_domain::tools::CallsAtOnce;
 use podium_domain::usage::Usage;
 
-use crate::image::bytes_of;
+use crate::link::decoded;
 use crate::v1;
 
 /// A point in time as a protobuf timestamp.
@@ -186,11 +186,13 @@ fn part(part: &Part) -> Option<v1::Part> {
     let part = match part {
         Part::Text(text) => v1::part::Part::Text(text.clone()),
         Part::Image(image) => v1::part::Part::Image(v1::Image { image: Some(image_of(image)) }),
+        Part::Pdf(pdf) => v1::part::Part::File(file_of(pdf)),
         Part::ToolCall(call) => v1::part::Part::ToolCall(call.into()),
         Part::ToolResult(result) => v1::part::Part::ToolResult(v1::ToolResult {
             call_id: result.call_id.clone(),
             output: result.output.clone(),
             images: result.images.iter().map(|image| v1::Image { image: Some(image_of(image)) }).collect(),
+            files: result.pdfs.iter().map(file_of).collect(),
             is_error: result.is_error,
         }),
         // Restored from an earlier run; clients do not send it.
@@ -204,9 +206,20 @@ fn image_of(image: &Image) -> v1::image::Image {
         Image::Url(url) => v1::image::Image::Url(url.clone()),
         Image::Data { media_type, base64 } => v1::image::Image::Data(v1::ImageData {
             media_type: media_type.as_str().to_owned(),
-            data: bytes_of(base64),
+            data: decoded(base64).unwrap_or_default(),
         }),
     }
+}
+
+fn file_of(Pdf { name, source }: &Pdf) -> v1::File {
+    let source = match source {
+        PdfSource::Url(url) => v1::file::Source::Url(url.clone()),
+        PdfSource::Data(base64) => v1::file::Source::Data(v1::FileData {
+            media_type: Pdf::MEDIA_TYPE.to_owned(),
+            data: decoded(base64).unwrap_or_default(),
+        }),
+    };
+    v1::File { name: name.clone().unwrap_or_default(), source: Some(source) }
 }
 
 fn response_format(answer: &AnswerForm) -> Option<v1::ResponseFormat> {

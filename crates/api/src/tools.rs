@@ -1,6 +1,6 @@
 //! Tools, tool calls and their results over gRPC.
 
-use podium_domain::content::{Image, Part, ToolCall, ToolResult};
+use podium_domain::content::{Image, Part, Pdf, ToolCall, ToolResult};
 use podium_domain::conversation::{CALL_ID_BYTES_MAX, PARTS_MAX};
 use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, is_name};
 
@@ -72,19 +72,21 @@ pub(crate) fn call_part(v1::ToolCall { id, name, arguments }: v1::ToolCall) -> R
     Ok(Part::ToolCall(ToolCall::new(id, name, arguments)))
 }
 
-/// The part of a message with a result; an error says what it must be. `image` reads one image.
+/// The part of a message with a result; an error says what it must be. `image` reads one image, `file` one file.
 pub(crate) fn result_part(
     result: v1::ToolResult,
     image: impl Fn(v1::Image) -> Result<Image, String>,
+    file: impl Fn(v1::File) -> Result<Pdf, String>,
 ) -> Result<Part, String> {
-    let v1::ToolResult { call_id, output, images, is_error } = result;
+    let v1::ToolResult { call_id, output, images, files, is_error } = result;
     check_id(&call_id)?;
-    if images.len() > PARTS_MAX {
-        return Err(format!("a tool_result with at most {PARTS_MAX} images"));
+    if images.len() + files.len() > PARTS_MAX {
+        return Err(format!("a tool_result with at most {PARTS_MAX} images and files"));
     }
     let images = images.into_iter().map(image).collect::<Result<_, _>>()?;
+    let pdfs = files.into_iter().map(file).collect::<Result<_, _>>()?;
     // The name of the tool comes from the call.
-    Ok(Part::ToolResult(ToolResult { images, is_error, ..ToolResult::new(call_id, "", output) }))
+    Ok(Part::ToolResult(ToolResult { images, pdfs, is_error, ..ToolResult::new(call_id, "", output) }))
 }
 
 fn check_id(id: &str) -> Result<(), String> {

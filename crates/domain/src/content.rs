@@ -1,14 +1,12 @@
-//! The parts of a message besides text: images, tool calls and their results, reasoning.
+//! The parts of a message besides text: images, PDFs, tool calls and their results, reasoning.
+
+mod attachment;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkerId;
 
-/// Estimated tokens of an image of unknown size. According to the vendors' pages of 2026, a large image takes 1,100 to 1,600, in
-/// some models up to 4,800. The limiter learns the real number from answers.
-pub const IMAGE_TOKENS: u64 = 1_600;
-/// The upper estimate of the tokens of an image.
-pub const IMAGE_TOKENS_MAX: u64 = 4_800;
+pub use attachment::{Attachment, Pdf, PdfSource};
 
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +16,8 @@ pub enum Part {
     Text(String),
     /// An image, in a user's message.
     Image(Image),
+    /// A PDF, in a user's message.
+    Pdf(Pdf),
     /// A tool call by the assistant.
     ToolCall(ToolCall),
     /// The result of a tool, in a user's message.
@@ -27,24 +27,20 @@ pub enum Part {
 }
 
 impl Part {
-    /// Whether it is an image.
-    pub const fn is_image(&self) -> bool {
-        matches!(self, Self::Image(_))
-    }
-
-    /// Its images: itself, or those of a tool's result.
-    pub fn images(&self) -> &[Image] {
+    /// Its images and PDFs: itself, or those of a tool's result.
+    pub fn attachments(&self) -> impl Iterator<Item = Attachment<'_>> {
         match self {
-            Self::Image(image) => std::slice::from_ref(image),
-            Self::ToolResult(result) => &result.images,
-            Self::Text(_) | Self::ToolCall(_) | Self::Reasoning(_) => &[],
+            Self::Image(image) => attached(std::slice::from_ref(image), &[]),
+            Self::Pdf(pdf) => attached(&[], std::slice::from_ref(pdf)),
+            Self::ToolResult(result) => attached(&result.images, &result.pdfs),
+            Self::Text(_) | Self::ToolCall(_) | Self::Reasoning(_) => attached(&[], &[]),
         }
     }
 
-    /// Its size in bytes without images.
+    /// Its size in bytes without images and PDFs.
     pub fn text_bytes(&self) -> usize {
         match self {
-            Self::Image(_) => 0,
+            Self::Image(_) | Self::Pdf(_) => 0,
             Self::ToolResult(result) => result.text_bytes(),
             Self::Text(_) | Self::ToolCall(_) | Self::Reasoning(_) => self.bytes(),
         }
@@ -55,11 +51,16 @@ impl Part {
         match self {
             Self::Text(text) => text.len(),
             Self::Image(image) => image.bytes(),
+            Self::Pdf(pdf) => pdf.bytes(),
             Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => result.bytes(),
             Self::Reasoning(reasoning) => reasoning.bytes(),
         }
     }
+}
+
+fn attached<'a>(images: &'a [Image], pdfs: &'a [Pdf]) -> impl Iterator<Item = Attachment<'a>> {
+    images.iter().map(Attachment::Image).chain(pdfs.iter().map(Attachment::Pdf))
 }
 
 /// An image.
@@ -165,18 +166,32 @@ pub struct ToolResult {
     /// The images of the output, after its text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
+    /// The PDFs of the output, after its images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pdfs: Vec<Pdf>,
 }
 
 impl ToolResult {
     /// The text output of a tool that did not fail.
     pub fn new(call_id: impl Into<String>, name: impl Into<String>, output: impl Into<String>) -> Self {
         let (call_id, name, output) = (call_id.into(), name.into(), output.into());
-        Self { call_id, name, output, is_error: false, images: Vec::new() }
+        Self { call_id, name, output, is_error: false, images: Vec::new(), pdfs: Vec::new() }
     }
 
     /// Its size in bytes for limits.
     pub fn bytes(&self) -> usize {
-        self.text_bytes() + self.images.iter().map(Image::bytes).sum::<usize>()
+        let images = self.images.iter().map(Image::bytes).sum::<usize>();
+        self.text_bytes() + images + self.pdfs.iter().map(Pdf::bytes).sum::<usize>()
+    }
+
+    /// Its images and then its PDFs.
+    pub fn attachments(&self) -> impl Iterator<Item = Attachment<'_>> {
+        attached(&self.images, &self.pdfs)
+    }
+
+    /// Whether it has neither images nor PDFs.
+    pub const fn is_text_only(&self) -> bool {
+        self.images.is_empty() && self.pdfs.is_empty()
     }
 
     fn text_bytes(&self) -> usize {

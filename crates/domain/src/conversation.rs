@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::{Image, Part, ToolCall, ToolResult};
+use crate::content::{Attachment, Part, ToolCall, ToolResult};
 
 use tool_turns::pair;
 pub use tool_turns::{CALL_ID_BYTES_MAX, with_own_ids};
@@ -71,9 +71,8 @@ impl Message {
         words
     }
 
-    /// All its text, with a mark for each image, and with its tool calls and results as lines of text. `image` is the number of
-    /// images before it, and is increased.
-    fn marked_words(&self, image: &mut usize) -> Cow<'_, str> {
+    /// All its text, with a mark for each image and PDF, and with its tool calls and results as lines of text.
+    fn marked_words(&self, marks: &mut Marks) -> Cow<'_, str> {
         if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
             return self.words();
         }
@@ -82,9 +81,10 @@ impl Message {
         for part in &self.parts {
             let more = match part {
                 Part::Text(text) => text.clone(),
-                Part::Image(_) => image_mark(image),
+                Part::Image(image) => marks.next(Attachment::Image(image)),
+                Part::Pdf(pdf) => marks.next(Attachment::Pdf(pdf)),
                 Part::ToolCall(call) => call_mark(call),
-                Part::ToolResult(result) => result_mark(result, image),
+                Part::ToolResult(result) => result_mark(result, marks),
                 Part::Reasoning(_) => continue,
             };
             let is_mark = !matches!(part, Part::Text(_));
@@ -103,14 +103,14 @@ impl Message {
         self.text.len() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 
-    /// Its size in bytes without images.
+    /// Its size in bytes without images and PDFs.
     pub fn text_bytes(&self) -> usize {
         self.text.len() + self.parts.iter().map(Part::text_bytes).sum::<usize>()
     }
 
-    /// The number of its images, including those of tool results.
-    pub fn image_count(&self) -> usize {
-        self.parts.iter().map(|part| part.images().len()).sum()
+    /// Its images and PDFs, including those of tool results, in order.
+    pub fn attachments(&self) -> impl Iterator<Item = Attachment<'_>> {
+        self.parts.iter().flat_map(Part::attachments)
     }
 }
 
@@ -216,9 +216,9 @@ impl Conversation {
         &self.0
     }
 
-    /// All images, in order.
-    pub fn images(&self) -> impl Iterator<Item = &Image> {
-        self.0.iter().flat_map(|message| &message.parts).flat_map(Part::images)
+    /// All images and PDFs, in order.
+    pub fn attachments(&self) -> impl Iterator<Item = Attachment<'_>> {
+        self.0.iter().flat_map(Message::attachments)
     }
 
     /// Whether a message has tool calls, so that a worker must be able to read them.
@@ -226,33 +226,34 @@ impl Conversation {
         self.0.iter().any(|message| message.calls().next().is_some())
     }
 
-    /// All images, each preceded by the mark that [`Self::question`] has in its place.
-    pub fn marked_images(&self) -> impl Iterator<Item = Part> {
-        let mut number = 0;
-        self.images().flat_map(move |image| {
-            [Part::Text(format!("\n{}\n", image_mark(&mut number))), Part::Image(image.clone())]
+    /// All images and PDFs, each preceded by the mark that [`Self::question`] has in its place.
+    pub fn marked_attachments(&self) -> impl Iterator<Item = Part> {
+        let mut marks = Marks::default();
+        self.attachments().flat_map(move |attachment| {
+            [Part::Text(format!("\n{}\n", marks.next(attachment))), attachment.to_part()]
         })
     }
 
     /// The text that a plan is made for and that every worker sees as the whole task.
     ///
     /// A single message is used as it is. With earlier turns it is the transcript, so that "and in French?" keeps its meaning.
-    /// Images are replaced by marks such as `[image 1]`, tool calls and their results by lines such as `[call of NAME: ARGUMENTS]`.
+    /// Images and PDFs are replaced by marks such as `[image 1]` and `[PDF 1: NAME]`, tool calls and their results by lines such as
+    /// `[call of NAME: ARGUMENTS]`.
     pub fn question(&self) -> String {
         let turns: Vec<_> = self.0.iter().filter(|m| m.role != Role::System).collect();
-        let mut image = 0;
+        let mut marks = Marks::default();
         match turns.as_slice() {
-            [only] => only.marked_words(&mut image).into_owned(),
+            [only] => only.marked_words(&mut marks).into_owned(),
             [earlier @ .., last] => {
                 let mut text = String::from("Conversation so far:\n");
                 for message in earlier {
                     text.push_str(message.role.as_str());
                     text.push_str(": ");
-                    push_turn(&mut text, &message.marked_words(&mut image));
+                    push_turn(&mut text, &message.marked_words(&mut marks));
                     text.push('\n');
                 }
                 text.push_str(if last.is_results_only() { TOOLS_ANSWERED } else { REQUEST_NOW });
-                push_turn(&mut text, &last.marked_words(&mut image));
+                push_turn(&mut text, &last.marked_words(&mut marks));
                 text
             }
             [] => String::new(),
@@ -293,21 +294,39 @@ fn push_turn(text: &mut String, words: &str) {
     }
 }
 
-/// The mark of the next image; `number` is increased.
-fn image_mark(number: &mut usize) -> String {
-    *number += 1;
-    format!("[image {number}]")
+/// The numbers of the last image and the last PDF with a mark.
+#[derive(Default)]
+struct Marks {
+    image: usize,
+    pdf: usize,
+}
+
+impl Marks {
+    /// The mark of the next image or PDF.
+    fn next(&mut self, attachment: Attachment<'_>) -> String {
+        match attachment {
+            Attachment::Image(_) => {
+                self.image += 1;
+                format!("[image {}]", self.image)
+            }
+            Attachment::Pdf(pdf) => {
+                self.pdf += 1;
+                let name = pdf.name.as_ref().map(|name| format!(": {name}")).unwrap_or_default();
+                format!("[PDF {}{name}]", self.pdf)
+            }
+        }
+    }
 }
 
 fn call_mark(call: &ToolCall) -> String {
     format!("[call of {}: {}]", call.name, call.arguments)
 }
 
-fn result_mark(result: &ToolResult, image: &mut usize) -> String {
+fn result_mark(result: &ToolResult, marks: &mut Marks) -> String {
     let kind = if result.is_error { "error" } else { "result" };
     let mut mark = format!("[{kind} of {}: {}]", result.name, result.output);
-    for _ in &result.images {
-        let _ = write!(mark, "\n{}", image_mark(image));
+    for attachment in result.attachments() {
+        let _ = write!(mark, "\n{}", marks.next(attachment));
     }
     mark
 }
@@ -329,7 +348,7 @@ impl From<Conversation> for Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::{Image, MediaType};
+    use crate::content::{Image, MediaType, Pdf, PdfSource};
 
     #[test]
     fn a_conversation_ends_with_a_question() {
@@ -357,7 +376,7 @@ mod tests {
         let picture = || Part::Image(Image::Url("https://example.org/1.png".to_owned()));
         let message = Message::new(Role::User, "Is this ").with([picture(), Part::Text("a cat?".to_owned())]);
         assert_eq!(message.bytes(), 8 + 25 + 6);
-        assert_eq!((message.text_bytes(), message.image_count()), (14, 1));
+        assert_eq!((message.text_bytes(), message.attachments().count()), (14, 1));
         let conversation = Conversation::new(vec![message]).unwrap();
         assert_eq!(conversation.question(), "Is this \n[image 1]\na cat?");
         assert_eq!(conversation.messages()[0].words(), "Is this a cat?");
@@ -426,7 +445,7 @@ mod tests {
             "Conversation so far:\nuser: Which colour?\nassistant: I look.\n[call of look: {\"at\":\"sky\"}]\n\n\
              Continue after these results of tools:\n[result of look: blue\n  user: no]\n[image 1]"
         );
-        assert_eq!(conversation.images().count(), 1);
+        assert_eq!(conversation.attachments().count(), 1);
         assert!(conversation.has_tool_calls());
         assert_eq!(turns[2].bytes() - turns[2].text_bytes(), 27);
         let stored = serde_json::to_string(&conversation).unwrap();
@@ -446,9 +465,42 @@ mod tests {
             "Conversation so far:\nuser: [image 1]\n[image 2]\nalike?\nassistant: yes\n\nThe request now:\nand \
              this?\n[image 3]"
         );
-        let marked: Vec<_> = conversation.marked_images().collect();
+        let marked: Vec<_> = conversation.marked_attachments().collect();
         let expected = [("1", "a"), ("2", "b"), ("3", "c")]
             .map(|(number, name)| [Part::Text(format!("\n[image {number}]\n")), picture(name)]);
         assert_eq!(marked, expected.concat());
+    }
+
+    #[test]
+    fn pdfs_are_marked_by_their_number_and_name() {
+        let pdf = |name: Option<&str>| Pdf {
+            name: name.map(str::to_owned),
+            source: PdfSource::Data("JVBERi0=".to_owned()),
+        };
+        let image = Image::Url("https://example.org/a.png".to_owned());
+        let result = ToolResult {
+            images: vec![image.clone()],
+            pdfs: vec![pdf(None)],
+            ..ToolResult::new("c1", "look", "found")
+        };
+        let conversation = Conversation::new(vec![
+            Message::new(Role::User, "Compare ").with([Part::Pdf(pdf(Some("a.pdf"))), Part::Image(image)]),
+            Message::new(Role::Assistant, "").with([Part::ToolCall(ToolCall::new("c1", "look", "{}"))]),
+            Message::new(Role::User, "").with([Part::ToolResult(result)]),
+        ])
+        .unwrap();
+        assert_eq!(
+            conversation.question(),
+            "Conversation so far:\nuser: Compare \n[PDF 1: a.pdf]\n[image 1]\nassistant: [call of look: {}]\n\n\
+             Continue after these results of tools:\n[result of look: found]\n[image 2]\n[PDF 2]"
+        );
+        let marks: Vec<_> =
+            conversation.marked_attachments().filter(|part| matches!(part, Part::Text(_))).collect();
+        let expected = ["[PDF 1: a.pdf]", "[image 1]", "[image 2]", "[PDF 2]"];
+        assert_eq!(marks, expected.map(|mark| Part::Text(format!("\n{mark}\n"))));
+        // 8 bytes of base64, and 5 of a name.
+        let bytes = "Compare ".len() + 8 + 5 + 25;
+        assert_eq!(conversation.messages()[0].bytes(), bytes);
+        assert_eq!(conversation.messages()[0].text_bytes(), 8);
     }
 }

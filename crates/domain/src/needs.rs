@@ -1,10 +1,12 @@
 //! The features that a run needs of its workers: clients name no worker, so unsuitable ones are left out before any call.
 //!
-//! Every worker sees the whole question, so each must support the question's images. Which worker writes the answer is known only
+//! Every worker sees the whole question, so each must support the question's images and PDFs. Which worker writes the answer is known only
 //! with the plan and may change later, so each must also support the response format, the stop sequences and the tools.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::content::Attachment;
 use crate::ids::WorkerId;
 use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
@@ -39,14 +41,15 @@ impl fmt::Display for NoneTakes {
     }
 }
 
-/// Restricts `policy` to the workers that support the question's images, the response format, the stop sequences and the tools of
-/// the request. Unchanged if all permitted workers do.
+/// Restricts `policy` to the workers that support the question's images and PDFs, the response format, the stop sequences and the
+/// tools of the request. Unchanged if all permitted workers do.
 pub fn narrowed(policy: Policy, pool: &Pool, request: &RunRequest) -> Result<Policy, NoneTakes> {
     let stops = &request.stops;
-    let image = request.conversation.images().next().map(|_| Feature::Image);
+    let attached: BTreeSet<_> = request.conversation.attachments().map(Attachment::feature).collect();
     let stop = (!stops.is_empty()).then_some(Feature::Stop);
     let tools = request.needs_tools().then_some(Feature::Tools);
-    let needs: Vec<_> = image.into_iter().chain(request.answer.feature()).chain(stop).chain(tools).collect();
+    let needs: Vec<_> =
+        attached.into_iter().chain(request.answer.feature()).chain(stop).chain(tools).collect();
     let (mut able, mut lacks, mut last) = (Vec::new(), Vec::new(), None);
     for worker in pool.workers().iter().filter(|worker| policy.allows(&worker.id)) {
         let lacking = needs.iter().find(|feature| !worker.takes(**feature));
@@ -74,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::answer::AnswerForm;
-    use crate::content::{Image, Part, ToolCall, ToolResult};
+    use crate::content::{Image, Part, Pdf, PdfSource, ToolCall, ToolResult};
     use crate::conversation::{Conversation, Message, Role};
     use crate::policy::{Effort, Tier};
     use crate::stops::Stops;
@@ -138,6 +141,44 @@ mod tests {
         assert_eq!(names(&just_d, &seen, &text).unwrap_err().feature, Feature::Image);
         let just_b = Policy { workers_allowed: only("b"), ..ultra };
         assert_eq!(narrowed(just_b.clone(), &pool, &asking(&seen, &just_b)), Ok(just_b));
+    }
+
+    #[test]
+    fn only_workers_that_read_pdfs_get_them() {
+        let reads = "modalities = [\"text\", \"pdf\"]";
+        let pool = pool(&[
+            ("chat", reads),
+            ("responses", &format!("{reads}\napi = \"openai-responses\"")),
+            ("anthropic", &format!("{reads}\napi = \"anthropic\"")),
+            ("gemini", "modalities = [\"text\", \"image\", \"pdf\"]\napi = \"gemini\""),
+            ("sees", SEES_ONLY),
+        ]);
+        let ultra = Policy::new(Tier::Ultra, Effort::Medium);
+        let asking = |parts: Vec<Part>| {
+            let message = Message::new(Role::User, "what is this?").with(parts);
+            RunRequest::new(Conversation::new(vec![message]).unwrap(), ultra.clone())
+        };
+        let pdf = |source| Part::Pdf(Pdf { name: None, source });
+        let data = || pdf(PdfSource::Data("JVBERi0=".to_owned()));
+        let url = || pdf(PdfSource::Url("https://example.org/a.pdf".to_owned()));
+        let image = || Part::Image(Image::Url("https://example.org/a.png".to_owned()));
+        for (parts, able) in [
+            (vec![data()], &["chat", "responses", "anthropic", "gemini"][..]),
+            // The format of Chat Completions has no field for the URL of a file.
+            (vec![data(), url()], &["responses", "anthropic", "gemini"]),
+            (vec![url(), image()], &["gemini"]),
+        ] {
+            assert_eq!(allowed(&narrowed(ultra.clone(), &pool, &asking(parts)).unwrap(), &pool), able);
+        }
+        let only = |id: &str| WorkersAllowed::Only([WorkerId::new(id).unwrap()].into());
+        for (worker, part, feature, words) in
+            [("sees", data(), Feature::Pdf, "pdf"), ("chat", url(), Feature::PdfUrl, "pdf by URL")]
+        {
+            let policy = Policy { workers_allowed: only(worker), ..ultra.clone() };
+            let refused = narrowed(policy, &pool, &asking(vec![part])).unwrap_err();
+            let said = format!("no worker can be asked for this: worker `{worker}` does not take {words}");
+            assert_eq!((refused.feature, refused.to_string()), (feature, said));
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub enum Modality {
     Text,
     /// Images.
     Image,
+    /// PDF files.
+    Pdf,
 }
 
 /// The limits of a worker.
@@ -127,7 +129,7 @@ pub struct Worker {
     pub context_tokens: u32,
     /// Most tokens of one completion.
     pub output_tokens_max: u32,
-    /// The optional features that it supports, images aside.
+    /// The optional features that it supports, images and PDFs aside.
     pub features: BTreeSet<Feature>,
     /// The effort levels that the model accepts. Other levels are replaced by the nearest.
     pub efforts: BTreeSet<Effort>,
@@ -146,6 +148,8 @@ impl Worker {
     pub fn takes(&self, feature: Feature) -> bool {
         match feature {
             Feature::Image => self.modalities.contains(&Modality::Image),
+            Feature::Pdf => self.modalities.contains(&Modality::Pdf),
+            Feature::PdfUrl => self.takes(Feature::Pdf) && self.api.carries(Feature::PdfUrl),
             feature => self.features.contains(&feature),
         }
     }

@@ -95,7 +95,7 @@ fn opening(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message>> {
             );
         }
     }
-    let user = Message::new(Role::User, user).with(conversation.marked_images());
+    let user = Message::new(Role::User, user).with(conversation.marked_attachments());
     Some(vec![Message::new(Role::System, system), user])
 }
 

@@ -3,7 +3,7 @@
 //! The bound of a call is a generous count of its prompt plus every token that it may write, each at the highest price. The outputs that
 //! a step sees count with their maximum length.
 
-use podium_domain::content::IMAGE_TOKENS_MAX;
+use podium_domain::content::Attachment;
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
@@ -90,10 +90,10 @@ impl Question<'_> {
     fn call_max(&self, worker: &Worker, given: Given, is_final: bool) -> Cost {
         let messages = self.conversation.messages().iter();
         let conversation: u64 = messages.map(|message| message.text_bytes() as u64).sum();
-        let images = self.conversation.images().count() as u64;
+        let attached: u64 = self.conversation.attachments().map(Attachment::tokens_max).sum();
         let tools = self.tools_bytes as u64;
         let tokens = (conversation + tools + given.bytes + FRAME_BYTES).div_ceil(PROMPT_BYTES_PER_TOKEN)
-            + images * IMAGE_TOKENS_MAX
+            + attached
             + given.tokens.saturating_mul(PROMPT_TOKENS_PER_SEEN);
         let answer_max = self.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
         let output_tokens = worker.output_tokens_max.min(answer_max);

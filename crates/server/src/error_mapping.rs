@@ -54,7 +54,7 @@ pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
         SubmitError::Tools(e) => ApiError::on_field(ErrorCode::InvalidValue, "tools", e.to_string()),
         SubmitError::NoneTakes(e) => {
             let field = match e.feature {
-                Feature::Image => "messages",
+                Feature::Image | Feature::Pdf | Feature::PdfUrl => "messages",
                 Feature::Stop => "stop",
                 Feature::Tools => "tools",
                 _ => "response_format",

@@ -1,6 +1,7 @@
 //! Compares what a request needs with what the worker accepts, before anything is sent.
 
-use podium_domain::content::Part;
+use podium_domain::content::{Attachment, Part};
+use podium_domain::conversation::Message;
 use podium_domain::needs::BLANK_STOP;
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{
@@ -34,8 +35,10 @@ pub(crate) fn check(
 
 /// The features that the request needs. Hints are excluded, and so is the effort, which two features cover.
 fn features(request: &ChatRequest) -> Vec<Feature> {
-    let parts = || request.messages.iter().flat_map(|message| &message.parts);
-    let uses_tools = || parts().any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)));
+    let uses_tools = || {
+        let mut parts = request.messages.iter().flat_map(|message| &message.parts);
+        parts.any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
+    };
     let at_once = request.tools.as_ref().map(|tools| tools.at_once);
     [
         (Feature::Temperature, request.temperature.is_some()),
@@ -47,10 +50,10 @@ fn features(request: &ChatRequest) -> Vec<Feature> {
         (Feature::JsonObject, request.answer == AnswerForm::JsonObject),
         (Feature::JsonSchema, matches!(request.answer, AnswerForm::JsonSchema(_))),
         (Feature::Regex, matches!(request.answer, AnswerForm::Regex(_))),
-        (Feature::Image, parts().any(|part| !part.images().is_empty())),
     ]
     .into_iter()
     .filter_map(|(feature, is_asked)| is_asked.then_some(feature))
+    .chain(request.messages.iter().flat_map(Message::attachments).map(Attachment::feature))
     .collect()
 }
 
@@ -75,8 +78,8 @@ fn bounds(request: &ChatRequest) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use podium_domain::content::Image;
-    use podium_domain::conversation::{Message, Role};
+    use podium_domain::content::{Image, Pdf, PdfSource};
+    use podium_domain::conversation::Role;
     use podium_domain::ids::VendorId;
     use podium_domain::policy::Effort;
     use podium_ports::vendor::{JsonSchema, Tool, ToolUse};
@@ -129,9 +132,18 @@ mod tests {
         }
         let refused = checked(&worker("openai-chat", r#"["tools"]"#), &ChatRequest { tools: one, ..plain() });
         assert_eq!(refused.unwrap_err(), "worker `w` does not take one_tool_call");
-        let shown = vec![Message::new(Role::User, "what?").with([image])];
-        let refused = checked(&worker("openai-chat", "[]"), &ChatRequest { messages: shown, ..plain() });
-        assert_eq!(refused.unwrap_err(), "worker `w` does not take image");
+        let pdf = |source| Part::Pdf(Pdf { name: None, source });
+        let data = pdf(PdfSource::Data("JVBERi0=".to_owned()));
+        let url = pdf(PdfSource::Url("https://example.org/a.pdf".to_owned()));
+        let checked_with = |lines: &str, part: &Part| {
+            let messages = vec![Message::new(Role::User, "what?").with([part.clone()])];
+            checked(&podium_testkit::a_worker("openai-chat", lines), &ChatRequest { messages, ..plain() })
+        };
+        let reads = "modalities = [\"text\", \"pdf\"]";
+        assert_eq!(checked_with("", &image).unwrap_err(), "worker `w` does not take image");
+        assert_eq!(checked_with("", &data).unwrap_err(), "worker `w` does not take pdf");
+        assert_eq!(checked_with(reads, &url).unwrap_err(), "worker `w` does not take pdf by URL");
+        assert_eq!(checked_with(reads, &data), Ok(()));
     }
 
     #[test]

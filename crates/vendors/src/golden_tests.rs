@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use podium_domain::content::{Part, Pdf, PdfSource};
 use podium_domain::conversation::Message;
 use podium_domain::ids::VendorId;
 use podium_domain::needs::BLANK_STOP;
@@ -61,8 +62,9 @@ fn worker(api: WireFormat, effort: Feature) -> Worker {
         .map(|f| format!("{:?}", f.as_str()))
         .collect();
     let features = features.join(", ");
-    let lines =
-        format!("modalities = [\"text\", \"image\"]\nfeatures = [{features}]\noutput_tokens_max = 16384");
+    let lines = format!(
+        "modalities = [\"text\", \"image\", \"pdf\"]\nfeatures = [{features}]\noutput_tokens_max = 16384"
+    );
     podium_testkit::a_worker(api.as_str(), &lines)
 }
 
@@ -173,6 +175,10 @@ fn accepted_part(mut request: ChatRequest, worker: &Worker) -> (ChatRequest, Vec
             "json_object" => request.answer = AnswerForm::Text,
             "tools that have to be called together with effort" => {
                 request.tools.as_mut().unwrap().choice = ToolChoice::Auto;
+            }
+            "pdf by URL" => {
+                let is_url = |part: &Part| matches!(part, Part::Pdf(Pdf { source: PdfSource::Url(_), .. }));
+                request.messages.iter_mut().for_each(|message| message.parts.retain(|part| !is_url(part)));
             }
             "one_tool_call" => request.tools.as_mut().unwrap().at_once = CallsAtOnce::Several,
             other => panic!("{other}"),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use podium_domain::content::Image;
+use podium_domain::content::{Image, Pdf};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::Tool;
@@ -26,6 +26,18 @@ pub(crate) fn image_url(image: &Image) -> Cow<'_, str> {
             Cow::Owned(format!("data:{};base64,{base64}", media_type.as_str()))
         }
     }
+}
+
+/// The content of a PDF, in base64, as a `data:` URL.
+pub(crate) fn pdf_data_url(base64: &str) -> String {
+    format!("data:{};base64,{base64}", Pdf::MEDIA_TYPE)
+}
+
+/// The file name of a PDF. OpenAI refuses content without one.
+pub(crate) fn pdf_file_name(pdf: &Pdf) -> Cow<'_, str> {
+    let name = pdf.name.as_deref().unwrap_or("document.pdf");
+    let has_ending = name.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("pdf"));
+    if has_ending { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}.pdf")) }
 }
 
 /// Arguments of an earlier tool call as a JSON object. A model may have written something else, or a limit may have cut it off; then

@@ -1,6 +1,6 @@
 //! Reads messages and their content blocks.
 
-use podium_domain::content::{Image, Part, ToolCall, ToolResult};
+use podium_domain::content::{Image, Part, Pdf, ToolCall, ToolResult};
 use podium_domain::conversation::{ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use super::tools;
 use crate::ApiError;
 use crate::field::Field;
 use crate::image::of_url;
-use crate::json;
 use crate::parts::{call_id, message_of};
+use crate::{json, pdf};
 
 /// The types of images that may be sent as base64.
 const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -61,35 +61,36 @@ fn content(role: Role, field: &Field<'_>) -> Result<Message, ApiError> {
     match field.value {
         Value::String(text) => Ok(Message::new(role, text.as_str())),
         Value::Array(_) => {
-            let blocks = field.array_of(PARTS_MAX)?;
-            message_of(role, blocks.filter_map(|block| block_of(role, &block).transpose()))
+            let blocks = field.array_of(PARTS_MAX)?.map(|block| block_of(role, &block));
+            let blocks: Vec<_> = blocks.collect::<Result<_, _>>()?;
+            message_of(role, blocks.into_iter().flatten().map(Ok))
         }
         _ => Err(field.must_be("a string or an array of content blocks")),
     }
 }
 
-/// A content block; none for one that no worker needs.
-fn block_of(role: Role, field: &Field<'_>) -> Result<Option<Part>, ApiError> {
+/// The parts of a content block; none for one that no worker needs.
+fn block_of(role: Role, field: &Field<'_>) -> Result<Vec<Part>, ApiError> {
     let block = field.object()?;
     if let Some(mark) = field.member(block, "cache_control") {
         cache_control(&mark)?;
     }
     let kind = field.required(block, "type")?;
     match (kind.string()?, role) {
-        ("text", _) => text(field).map(|text| Some(Part::Text(text))),
-        ("image", Role::User) => image(field).map(|image| Some(Part::Image(image))),
-        ("document", Role::User) => document(field).map(|text| Some(Part::Text(text))),
-        ("search_result", Role::User) => search_result(field).map(|text| Some(Part::Text(text))),
+        ("text", _) => text(field).map(|text| vec![Part::Text(text)]),
+        ("image", Role::User) => image(field).map(|image| vec![Part::Image(image)]),
+        ("document", Role::User) => document(field),
+        ("search_result", Role::User) => search_result(field).map(|text| vec![Part::Text(text)]),
         ("image" | "document" | "search_result", _) => {
             Err(kind.unsupported("only user messages may have such blocks, so it must be `text`"))
         }
-        ("thinking", Role::Assistant) => thinking(field, &["thinking", "signature"]),
-        ("redacted_thinking", Role::Assistant) => thinking(field, &["data"]),
+        ("thinking", Role::Assistant) => thinking(field, &["thinking", "signature"]).map(|()| Vec::new()),
+        ("redacted_thinking", Role::Assistant) => thinking(field, &["data"]).map(|()| Vec::new()),
         ("thinking" | "redacted_thinking", _) => {
             Err(kind.unsupported("only assistant messages may have such blocks, so it must be `text`"))
         }
-        ("tool_use", Role::Assistant) => tool_use(field).map(|call| Some(Part::ToolCall(call))),
-        ("tool_result", Role::User) => tool_result(field).map(|result| Some(Part::ToolResult(result))),
+        ("tool_use", Role::Assistant) => tool_use(field).map(|call| vec![Part::ToolCall(call)]),
+        ("tool_result", Role::User) => tool_result(field).map(|result| vec![Part::ToolResult(result)]),
         ("tool_use", _) => Err(kind.unsupported("only assistant messages may have such blocks")),
         ("tool_result", _) => Err(kind.unsupported("only user messages may have such blocks")),
         _ => Err(kind.unsupported(
@@ -106,12 +107,11 @@ fn text(field: &Field<'_>) -> Result<String, ApiError> {
 }
 
 /// Checks earlier reasoning, which is dropped: it is of use only to the worker that wrote it.
-fn thinking(field: &Field<'_>, texts: &[&str]) -> Result<Option<Part>, ApiError> {
+fn thinking(field: &Field<'_>, texts: &[&str]) -> Result<(), ApiError> {
     let block = field.object()?;
     let names: Vec<_> = ["type", "cache_control"].iter().chain(texts).copied().collect();
     field.only(block, &names)?;
-    texts.iter().try_for_each(|name| field.required(block, name)?.string().map(drop))?;
-    Ok(None)
+    texts.iter().try_for_each(|name| field.required(block, name)?.string().map(drop))
 }
 
 fn image(field: &Field<'_>) -> Result<Image, ApiError> {
@@ -138,14 +138,16 @@ fn image(field: &Field<'_>) -> Result<Image, ApiError> {
     }
 }
 
-/// The text of a document, after its title and its context.
-fn document(field: &Field<'_>) -> Result<String, ApiError> {
+/// A document: its text after its title and its context, or its context and a PDF with its title.
+fn document(field: &Field<'_>) -> Result<Vec<Part>, ApiError> {
     let block = field.object()?;
     field.only(block, &["type", "source", "title", "context", "cache_control", "citations"])?;
+    let [title, context] = ["title", "context"].map(|name| field.member(block, name));
+    let context = context.map(|context| context.string()).transpose()?;
     let source_field = field.required(block, "source")?;
     let source = source_field.object()?;
     let kind = source_field.required(source, "type")?;
-    let content = match kind.string()? {
+    let text = match kind.string()? {
         "text" => {
             source_field.only(source, &["type", "media_type", "data"])?;
             source_field.required(source, "media_type")?.one_of(&["text/plain"])?;
@@ -155,15 +157,38 @@ fn document(field: &Field<'_>) -> Result<String, ApiError> {
             source_field.only(source, &["type", "content"])?;
             texts(&source_field.required(source, "content")?)?
         }
-        _ => return Err(kind.unsupported("documents must be plain text, so it must be `text` or `content`")),
+        _ => {
+            let pdf = Part::Pdf(pdf(&source_field, pdf::name(title)?)?);
+            return Ok(context
+                .map(|context| Part::Text(context.to_owned()))
+                .into_iter()
+                .chain([pdf])
+                .collect());
+        }
     };
-    let head = ["title", "context"].map(|name| field.member(block, name));
-    let mut lines = Vec::new();
-    for line in head.iter().flatten() {
-        lines.push(line.string()?);
+    let title = title.map(|title| title.string()).transpose()?;
+    let lines: Vec<_> = title.into_iter().chain(context).chain([text.as_str()]).collect();
+    Ok(vec![Part::Text(lines.join("\n"))])
+}
+
+/// The PDF of a document's source.
+fn pdf(field: &Field<'_>, name: Option<String>) -> Result<Pdf, ApiError> {
+    let source = field.object()?;
+    let kind = field.required(source, "type")?;
+    match kind.string()? {
+        "base64" => {
+            field.only(source, &["type", "media_type", "data"])?;
+            field.required(source, "media_type")?.one_of(&[Pdf::MEDIA_TYPE])?;
+            let data = field.required(source, "data")?;
+            pdf::of_base64(data.string()?, name).map_err(|must_be| data.must_be(&must_be))
+        }
+        "url" => {
+            field.only(source, &["type", "url"])?;
+            let url = field.required(source, "url")?;
+            pdf::of_address(url.string()?, name).map_err(|must_be| url.must_be(&must_be))
+        }
+        _ => Err(kind.unsupported("it must be `base64`, `url`, `text` or `content`")),
     }
-    lines.push(&content);
-    Ok(lines.join("\n"))
 }
 
 /// The texts of a search result, after its title and its source.
@@ -185,27 +210,32 @@ fn tool_use(field: &Field<'_>) -> Result<ToolCall, ApiError> {
     Ok(ToolCall::new(call_id(&field.required(block, "id")?)?, name, input.value.to_string()))
 }
 
-/// The result of a tool: its texts as lines, and its images. The name of the tool comes from its call.
+/// The result of a tool: its texts as lines, its images and its PDFs. The name of the tool comes from its call.
 fn tool_result(field: &Field<'_>) -> Result<ToolResult, ApiError> {
     let block = field.object()?;
     field.only(block, &["type", "tool_use_id", "content", "is_error", "cache_control", "toolset_name"])?;
-    let (mut lines, mut images) = (Vec::new(), Vec::new());
+    let (mut lines, mut images, mut pdfs) = (Vec::new(), Vec::new(), Vec::new());
     match field.member(block, "content") {
         None => {}
         Some(content) if content.value.is_string() => lines.push(content.string()?.to_owned()),
         Some(content) => {
             for part in content.array_of(PARTS_MAX)? {
-                match block_of(Role::User, &part)? {
-                    Some(Part::Text(text)) => lines.push(text),
-                    Some(Part::Image(image)) => images.push(image),
-                    _ => return Err(part.must_be("a block of text or an image")),
+                for read in block_of(Role::User, &part)? {
+                    match read {
+                        Part::Text(text) => lines.push(text),
+                        Part::Image(image) => images.push(image),
+                        Part::Pdf(pdf) => pdfs.push(pdf),
+                        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => {
+                            return Err(part.must_be("a block of text, an image or a document"));
+                        }
+                    }
                 }
             }
         }
     }
     let id = call_id(&field.required(block, "tool_use_id")?)?;
     let is_error = field.member(block, "is_error").map_or(Ok(false), |failed| failed.boolean())?;
-    Ok(ToolResult { is_error, images, ..ToolResult::new(id, "", lines.join("\n")) })
+    Ok(ToolResult { is_error, images, pdfs, ..ToolResult::new(id, "", lines.join("\n")) })
 }
 
 /// A text, or the lines of an array of text blocks.

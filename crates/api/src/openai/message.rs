@@ -1,14 +1,15 @@
 //! Converts the messages of a Chat Completions request.
 
-use podium_domain::content::{Image, Part, ToolCall, ToolResult};
+use podium_domain::content::{Image, Part, ToolCall};
 use podium_domain::conversation::{ConversationError, MESSAGES_MAX, Message, PARTS_MAX, Role};
 use serde_json::{Map, Value};
 
-use super::tools;
+use super::{file, tools};
 use crate::ApiError;
 use crate::field::{Field, missing, unknown};
 use crate::image::of_url;
-use crate::parts::{call_id, message_of};
+use crate::parts::{call_id, message_of, tool_result};
+use crate::pdf;
 
 /// Most tool calls of a message.
 const CALLS_MAX: usize = 128;
@@ -90,7 +91,7 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>, role: Role) -> Re
                     "tool_calls" => "only messages of role `assistant` may have it",
                     "tool_call_id" => "only messages of role `tool` may have it",
                     "function_call" => "use `tool_calls`",
-                    _ => "messages are text and images; leave it out",
+                    _ => "messages are text, images and files; leave it out",
                 };
                 if !requests_nothing {
                     return Err(here.unsupported(advice));
@@ -126,8 +127,7 @@ fn result(field: &Field<'_>, message: &Map<String, Value>) -> Result<Part, ApiEr
     field.only(message, &["role", "content", "tool_call_id", "name"])?;
     let call_id = call_id(&field.required(message, "tool_call_id")?)?;
     let content = converted(Role::User, &field.required(message, "content")?)?;
-    let images = content.parts.iter().flat_map(Part::images).cloned().collect();
-    Ok(Part::ToolResult(ToolResult { images, ..ToolResult::new(call_id, "", content.words()) }))
+    Ok(Part::ToolResult(tool_result(call_id, content)))
 }
 
 fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
@@ -146,8 +146,11 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
     match kind.string()? {
         "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
         "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
-        "image_url" => Err(kind.unsupported("only user messages may have images, so it must be `text`")),
-        _ => Err(kind.unsupported("it must be `text` or `image_url`")),
+        "file" if role == Role::User => file(&member("file")?),
+        "image_url" | "file" => {
+            Err(kind.unsupported("only user messages may have images and files, so it must be `text`"))
+        }
+        _ => Err(kind.unsupported("it must be `text`, `image_url` or `file`")),
     }
 }
 
@@ -162,8 +165,19 @@ fn image(field: &Field<'_>) -> Result<Image, ApiError> {
     of_url(url.string()?).map_err(|must_be| url.must_be(&must_be))
 }
 
+fn file(field: &Field<'_>) -> Result<Part, ApiError> {
+    let file = field.object()?;
+    field.only(file, &["file_data", "file_id", "filename"])?;
+    if let Some(id) = field.member(file, "file_id") {
+        return Err(id.unsupported("Podium stores no files; send `file_data`"));
+    }
+    let name = pdf::name(field.member(file, "filename"))?;
+    file::of_data(&field.required(file, "file_data")?, name)
+}
+
 #[cfg(test)]
 mod tests {
+    use podium_domain::content::{Pdf, PdfSource, ToolResult};
     use podium_domain::conversation::Conversation;
     use serde_json::json;
 
@@ -207,6 +221,64 @@ mod tests {
         let results: Vec<_> = messages[2].results().cloned().collect();
         assert_eq!(results, [ToolResult::new("a", "", "blue"), expected]);
         assert!(Conversation::new(messages).is_ok());
+    }
+
+    #[test]
+    fn files_are_read_in_messages_and_results() {
+        let file =
+            |data: &str, name: Value| json!({"type": "file", "file": {"file_data": data, "filename": name}});
+        let pdf = "data:application/pdf;base64,JVBERi0=";
+        let text = "data:text/plain;charset=utf-8;base64,SGk=";
+        let result = json!({"role": "tool", "tool_call_id": "a", "content": [
+            {"type": "text", "text": "found"}, file(pdf, Value::Null), file(text, json!("b.txt")),
+        ]});
+        let asked = json!({"role": "user", "content": [
+            {"type": "text", "text": "Compare"}, file(pdf, json!("a.pdf")), file("data:text/csv;base64,", json!("")),
+        ]});
+        let messages = read(&json!([asked, calling(&["a"]), result])).unwrap();
+        let held = |name: Option<&str>| Pdf {
+            name: name.map(str::to_owned),
+            source: PdfSource::Data("JVBERi0=".to_owned()),
+        };
+        let expected = Message::new(Role::User, "Compare")
+            .with([Part::Pdf(held(Some("a.pdf"))), Part::Text(String::new())]);
+        assert_eq!(messages[0], expected);
+        let expected = ToolResult { pdfs: vec![held(None)], ..ToolResult::new("a", "", "foundb.txt:\nHi") };
+        assert_eq!(messages[2].results().next(), Some(&expected));
+    }
+
+    #[test]
+    fn an_invalid_file_is_named_by_its_field() {
+        let file = |file: Value| json!({"type": "file", "file": file});
+        let data = |data: &str| file(json!({"file_data": data}));
+        let user = |part: Value| json!({"role": "user", "content": [part]});
+        let at = |place: &str| format!("messages[0].content[0].{place}");
+        for (message, place, said) in [
+            (user(json!({"type": "file"})), "file", "missing"),
+            (user(file(json!(7))), "file", "an object"),
+            (user(file(json!({}))), "file.file_data", "missing"),
+            (user(file(json!({"file_id": "file-1"}))), "file.file_id", "stores no files"),
+            (user(file(json!({"file_data": 7}))), "file.file_data", "a string"),
+            (user(file(json!({"file_url": "https://x.org/a.pdf"}))), "file.file_url", "unknown parameter"),
+            (user(data("https://example.org/a.pdf")), "file.file_data", "only PDFs and text files"),
+            (user(data("JVBERi0=")), "file.file_data", "only PDFs and text files"),
+            (user(data("data:application/zip;base64,UEs=")), "file.file_data", "only PDFs and text files"),
+            (user(data("data:application/pdf,JVBERi0=")), "file.file_data", "only PDFs and text files"),
+            (user(data("data:application/pdf;base64,")), "file.file_data", "a PDF that is not empty"),
+            (user(data("data:application/pdf;base64,JVB")), "file.file_data", "in padded base64"),
+            (user(data("data:text/plain;base64,/w==")), "file.file_data", "UTF-8 text"),
+            (
+                user(file(json!({"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a\nb"}))),
+                "file.filename",
+                "at most 500 bytes",
+            ),
+            (json!({"role": "assistant", "content": [data("")]}), "type", "only user messages"),
+            (json!({"role": "system", "content": [data("")]}), "type", "only user messages"),
+        ] {
+            let error = read(&json!([message])).unwrap_err();
+            assert_eq!(error.param(), Some(at(place).as_str()), "{message}: {error}");
+            assert!(error.message.contains(said), "{message}: {error}");
+        }
     }
 
     #[test]

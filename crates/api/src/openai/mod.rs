@@ -3,6 +3,7 @@
 //! Unknown parameters, and unsupported ones that would change the answer, are rejected by name. Parameters that change nothing
 //! that a client could rely on are accepted and ignored.
 
+mod file;
 mod message;
 mod parameters;
 mod rating;

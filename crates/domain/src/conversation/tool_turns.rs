@@ -99,7 +99,7 @@ pub fn with_own_ids(mut messages: Vec<Message>, worker: &WorkerId) -> Vec<Messag
                     result.call_id.clone_from(id);
                 }
             }
-            Part::Text(_) | Part::Image(_) | Part::Reasoning(_) => {}
+            Part::Text(_) | Part::Image(_) | Part::Pdf(_) | Part::Reasoning(_) => {}
         }
     }
     messages

@@ -40,6 +40,12 @@ pub enum Feature {
     /// Images. In a pool file this is the modality `image`, not a feature.
     #[serde(skip)]
     Image,
+    /// PDFs that the request contains. In a pool file this is the modality `pdf`.
+    #[serde(skip)]
+    Pdf,
+    /// PDFs that the vendor fetches from a URL: the modality `pdf`, in a wire format that can name a URL.
+    #[serde(skip)]
+    PdfUrl,
 }
 
 impl Feature {
@@ -63,6 +69,8 @@ impl Feature {
             Self::ReasoningText => "reasoning_text",
             Self::CacheHint => "cache_hint",
             Self::Image => "image",
+            Self::Pdf => "pdf",
+            Self::PdfUrl => "pdf by URL",
         }
     }
 }

@@ -220,7 +220,7 @@ fn worker(
     bound("description length", entry.description.len() as u64, 2000);
     bound("context_tokens", entry.context_tokens.into(), 100_000_000);
     bound("output_tokens_max", entry.output_tokens_max.into(), entry.context_tokens.into());
-    bound("modalities count", entry.modalities.len() as u64, 2);
+    bound("modalities count", entry.modalities.len() as u64, 3);
     let features = features(entry.features, api, &at, problems);
     let efforts = entry.efforts.unwrap_or_else(|| api.usual_efforts().iter().copied().collect());
     if efforts.is_empty() {

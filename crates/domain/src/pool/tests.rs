@@ -351,6 +351,7 @@ fn unsupported_features_are_refused() {
     );
     assert!(problem("anthropic", r#"["one_tool_call"]"#).unwrap_err().contains("needs `tools`"));
     assert!(problem("anthropic", r#"["image"]"#).is_err(), "images are a modality");
+    assert!(problem("anthropic", r#"["pdf"]"#).is_err(), "PDFs are a modality");
     assert_eq!(problem("anthropic", r#"["tools", "one_tool_call", "thinking_budget"]"#), Ok(()));
 }
 

@@ -1,5 +1,6 @@
 //! The workers that may replace a step's own worker.
 
+use podium_domain::conversation::Message;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Feature, Pool, Worker};
 use podium_domain::run::CONTEXT_EXCEEDED;
@@ -25,15 +26,15 @@ pub(super) fn candidates<'p>(pool: &'p Pool, call: &'p StepCall) -> impl Iterato
     pool.fallbacks_of(&call.worker).into_iter().filter(may)
 }
 
-/// Whether the prompt fits the worker's context, and the worker supports its images, the response format, the stop sequences
-/// and the tools.
+/// Whether the prompt fits the worker's context, and the worker supports its images and PDFs, the response format, the stop
+/// sequences and the tools.
 pub(super) fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
-    let has_image = request.messages.iter().any(|message| message.image_count() > 0);
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
     let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
-    let sees = !has_image || worker.takes(Feature::Image);
+    let mut attachments = request.messages.iter().flat_map(Message::attachments);
+    let reads = attachments.all(|attachment| worker.takes(attachment.feature()));
     let calls = !uses_tools(request) || worker.takes(Feature::Tools);
-    fits(worker, request) && takes_form && ends && sees && calls
+    fits(worker, request) && takes_form && ends && reads && calls
 }
 
 /// Whether the worker must be able to call tools, or to read earlier calls.

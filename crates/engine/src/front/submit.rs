@@ -104,7 +104,7 @@ pub enum SubmitError {
     /// The tools are invalid.
     #[error(transparent)]
     Tools(#[from] ToolsError),
-    /// No worker supports the images, the response format, the stop sequences or the tools.
+    /// No worker supports the images, the PDFs, the response format, the stop sequences or the tools.
     #[error(transparent)]
     NoneTakes(#[from] NoneTakes),
     /// The conversation fits the context of no worker.

@@ -1,9 +1,9 @@
-//! Images, response formats and stop sequences: the workers that support them, and the requests that contain them.
+//! Images, PDFs, response formats and stop sequences: the workers that support them, and the requests that contain them.
 
 use std::sync::Arc;
 
 use podium_domain::answer::{AnswerForm, JsonSchema};
-use podium_domain::content::{Image, MediaType, Part};
+use podium_domain::content::{Image, MediaType, Part, Pdf, PdfSource};
 use podium_domain::conversation::{Conversation, Message, Role};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
@@ -73,6 +73,36 @@ async fn every_step_goes_to_workers_that_support_the_images() {
         let asked = call.messages.last().unwrap();
         assert!(asked.text.contains("<question>\nWhat is this?\n[image 1]\n</question>"), "{asked:?}");
         assert_eq!(asked.parts, [Part::Text("\n[image 1]\n".to_owned()), picture()]);
+    }
+}
+
+#[tokio::test]
+async fn every_step_sees_the_pdfs_and_is_done_by_a_worker_that_reads_them() {
+    let tamper = |parts: &mut Parts| {
+        let mut workers = a_pool().workers().to_vec();
+        for worker in workers.iter_mut().filter(|worker| worker.id.as_str() != "checker") {
+            worker.modalities.push(Modality::Pdf);
+        }
+        parts.pool = Arc::new(a_pool().with_workers(workers));
+    };
+    let idle = House::idle(quick(), |store| store).await;
+    let house = idle.beside(quick(), 8, tamper).at_work();
+    house.conductor.otherwise(plan_of(&[("quick", "read", &[]), ("careful", "tell", &[0])]));
+    house.vendor.otherwise(Answer::text("a report"));
+    let pdf =
+        Part::Pdf(Pdf { name: Some("a.pdf".to_owned()), source: PdfSource::Data("JVBERi0=".to_owned()) });
+    let conversation = vec![Message::new(Role::User, "What is this?").with([pdf.clone()])];
+    let submit =
+        with(request(ultra()), |request| request.conversation = Conversation::new(conversation).unwrap());
+    let run = house.engine.submit(submit).await.unwrap().run_id();
+    let run = house.ended(run).await;
+    let able = ["quick", "careful"].map(|id| WorkerId::new(id).unwrap());
+    assert_eq!(run.spec().request.policy.workers_allowed, WorkersAllowed::Only(able.into()));
+    assert_eq!(house.conductor.requests()[0].question, "What is this?\n[PDF 1: a.pdf]");
+    for worker in ["quick", "careful"] {
+        let call = house.vendor.calls_of(worker).remove(0);
+        let expected = [Part::Text("\n[PDF 1: a.pdf]\n".to_owned()), pdf.clone()];
+        assert_eq!(call.messages.last().unwrap().parts, expected);
     }
 }
 

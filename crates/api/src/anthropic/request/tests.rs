@@ -1,6 +1,6 @@
 //! The parameters and blocks of a request: which are used, ignored or refused, and the names in the errors.
 
-use podium_domain::content::{Image, MediaType, Part, ToolCall};
+use podium_domain::content::{Image, MediaType, Part, Pdf, PdfSource, ToolCall};
 use podium_domain::conversation::Role;
 use podium_domain::policy::{PoolRule, Tier};
 use serde_json::json;
@@ -99,6 +99,30 @@ fn blocks_keep_their_order() {
 }
 
 #[test]
+fn pdfs_keep_their_titles_and_follow_their_context() {
+    let data = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
+    let document = json!({
+        "type": "document", "title": "Report", "context": "Of 2026.", "source": data,
+        "citations": {"enabled": true}, "cache_control": {"type": "ephemeral"},
+    });
+    let url = json!({"type": "document", "source": {"type": "url", "url": "https://x.org/a.pdf"}});
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "find", "input": {}});
+    let result = json!({"type": "tool_result", "tool_use_id": "toolu_1", "content": [document, url]});
+    let read = messages_of(json!([
+        {"role": "user", "content": [url, {"type": "text", "text": "Compare:"}, document]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]));
+    let data = Pdf { name: Some("Report".to_owned()), source: PdfSource::Data("JVBERi0=".to_owned()) };
+    let url = Pdf { name: None, source: PdfSource::Url("https://x.org/a.pdf".to_owned()) };
+    let text = Part::Text("Compare:\nOf 2026.".to_owned());
+    let expected = Message::new(Role::User, "").with([Part::Pdf(url.clone()), text, Part::Pdf(data.clone())]);
+    assert_eq!(read[0], expected);
+    let result = read[2].results().next().unwrap();
+    assert_eq!((result.output.as_str(), &result.pdfs), ("Of 2026.", &vec![data, url]));
+}
+
+#[test]
 fn earlier_thinking_is_dropped() {
     let answered = json!([
         {"type": "thinking", "thinking": "hm", "signature": "s"},
@@ -187,6 +211,7 @@ fn an_error_names_the_call_without_a_result() {
 fn an_error_names_the_place_in_the_messages() {
     let block = |block: Value| json!({"role": "user", "content": [block]});
     let image = |source: Value| block(json!({"type": "image", "source": source}));
+    let document = |source: Value| block(json!({"type": "document", "source": source}));
     let source = "messages[0].content[0].source";
     let [kind, url, media_type, data] =
         ["type", "url", "media_type", "data"].map(|name| format!("{source}.{name}"));
@@ -213,11 +238,25 @@ fn an_error_names_the_place_in_the_messages() {
         (image(json!({"type": "url"})), url.as_str()),
         (image(json!({"type": "base64", "media_type": "image/bmp", "data": "Qk0="})), media_type.as_str()),
         (image(json!({"type": "base64", "media_type": "image/png", "data": "?"})), data.as_str()),
+        (document(json!({"type": "file", "file_id": "f"})), kind.as_str()),
+        (document(json!({"type": "url", "url": "file:///a.pdf"})), url.as_str()),
+        (document(json!({"type": "url", "url": 7})), url.as_str()),
+        (
+            document(json!({"type": "base64", "media_type": "text/plain", "data": "eA=="})),
+            media_type.as_str(),
+        ),
+        (document(json!({"type": "base64", "media_type": "application/pdf", "data": "x"})), data.as_str()),
+        (document(json!({"type": "base64", "media_type": "application/pdf", "data": ""})), data.as_str()),
+        (document(json!({"type": "base64", "media_type": "application/pdf"})), data.as_str()),
         (
             block(
-                json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "x"}}),
+                json!({"type": "document", "title": "a\nb", "source": {"type": "url", "url": "https://x.org"}}),
             ),
-            kind.as_str(),
+            "messages[0].content[0].title",
+        ),
+        (
+            json!({"role": "assistant", "content": [{"type": "document", "source": {}}]}),
+            "messages[0].content[0].type",
         ),
         (
             json!({"role": "assistant", "content": [{"type": "image", "source": {}}]}),
@@ -373,5 +412,9 @@ fn tokens_are_counted_without_a_limit_and_for_any_last_message() {
     let image = json!({"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}});
     let images = json!({"model": "podium-mini", "messages": [{"role": "user", "content": [image]}]});
     assert_eq!(count(images).unwrap().to_json(), r#"{"input_tokens":1600}"#);
+    let source = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
+    let document = json!({"type": "document", "source": source});
+    let page = json!({"model": "podium-mini", "messages": [{"role": "user", "content": [document]}]});
+    assert_eq!(count(page).unwrap().to_json(), r#"{"input_tokens":3000}"#);
     assert_eq!(count(json!({"model": "podium-mini"})).unwrap_err().param(), Some("messages"));
 }

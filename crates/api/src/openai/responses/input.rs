@@ -1,7 +1,5 @@
 //! Reads the input of a request: a text, or items.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use podium_domain::content::{Image, Part, ToolCall, ToolResult};
 use podium_domain::conversation::{MESSAGES_MAX, Message, PARTS_MAX, Role};
 use podium_domain::ids::RunId;
@@ -13,10 +11,11 @@ use super::tools::{TOOL_SEARCH, read_tools};
 use super::{compaction, custom_input};
 use crate::field::Field;
 use crate::image::of_url;
+use crate::openai::file;
 use crate::openai::tool_forms::ToolKind;
 use crate::openai::tools::{self, ToolPlace, ToolsDraft};
-use crate::parts::{call_id, message_of};
-use crate::{ApiError, ErrorCode};
+use crate::parts::{call_id, message_of, tool_result};
+use crate::{ApiError, ErrorCode, pdf};
 
 /// Items of tools that a service ran. Workers do not get them: the answers after them say what was found.
 const RUN_BY_A_SERVICE: [&str; 5] = [
@@ -218,8 +217,7 @@ fn output(field: &Field<'_>, item: &Map<String, Value>) -> Result<ToolResult, Ap
     only_call(field, &["output"])?;
     let id = call_id(&field.required(item, "call_id")?)?;
     let output = content(Role::User, &field.required(item, "output")?)?;
-    let images = output.parts.iter().flat_map(Part::images).cloned().collect();
-    Ok(ToolResult { images, ..ToolResult::new(id, "", output.words()) })
+    Ok(tool_result(id, output))
 }
 
 /// The content of a reasoning item that we made.
@@ -298,49 +296,36 @@ fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
         ("input_image", _) => {
             Err(kind.unsupported("only user messages may have images, so it must be a text"))
         }
-        ("input_file", Role::User) => file(field, part).map(Part::Text),
+        ("input_file", Role::User) => file(field, part),
         ("input_file", _) => Err(kind.unsupported("only user messages may have files, so it must be a text")),
         ("input_audio", _) => Err(kind.unsupported("audio is not supported; send `input_text`")),
         ("output_text" | "refusal", _) => {
             Err(kind.unsupported("only assistant messages may have it; it must be `input_text`"))
         }
-        _ => Err(kind.unsupported("it must be `input_text`, `input_image` or `output_text`")),
+        _ => Err(kind.unsupported("it must be `input_text`, `input_image`, `input_file` or `output_text`")),
     }
 }
 
-/// The text of a file, after its name.
-fn file(field: &Field<'_>, part: &Map<String, Value>) -> Result<String, ApiError> {
+/// A file: a PDF or the text of a text file in `file_data`, or the address of a PDF, which the worker's vendor fetches.
+fn file(field: &Field<'_>, part: &Map<String, Value>) -> Result<Part, ApiError> {
     field.only(
         part,
         &["type", "filename", "file_data", "file_id", "file_url", "detail", "prompt_cache_breakpoint"],
     )?;
-    for name in ["file_id", "file_url"] {
-        if let Some(member) = field.member(part, name) {
-            return Err(member.unsupported("Podium fetches and stores no files; send `file_data`"));
+    if let Some(id) = field.member(part, "file_id") {
+        return Err(id.unsupported("Podium stores no files; send `file_data` or `file_url`"));
+    }
+    let name = pdf::name(field.member(part, "filename"))?;
+    let (data, url) = (field.member(part, "file_data"), field.member(part, "file_url"));
+    match (data, url) {
+        (Some(_), Some(url)) => Err(url.unsupported("a file has either `file_data` or `file_url`")),
+        (None, Some(url)) => {
+            let pdf = pdf::of_address(url.string()?, name).map_err(|must_be| url.must_be(&must_be))?;
+            Ok(Part::Pdf(pdf))
         }
+        (Some(data), None) => file::of_data(&data, name),
+        (None, None) => field.required(part, "file_data").and_then(|data| file::of_data(&data, name)),
     }
-    let name = field.member(part, "filename").map(|name| name.string()).transpose()?;
-    let data = field.required(part, "file_data")?;
-    let text = text_of_data_url(data.string()?).ok_or_else(|| {
-        data.unsupported("only text files are read: `data:TYPE;base64,DATA` with UTF-8 text")
-    })?;
-    Ok(match name {
-        Some(name) => format!("{name}:\n{text}"),
-        None => text,
-    })
-}
-
-/// The text in a data URL whose media type is one of text.
-fn text_of_data_url(url: &str) -> Option<String> {
-    const TEXTS: [&str; 5] = ["json", "xml", "yaml", "x-yaml", "toml"];
-    let (head, base64) = url.strip_prefix("data:")?.split_once(',')?;
-    let media_type = head.strip_suffix(";base64")?.split(';').next()?.trim().to_ascii_lowercase();
-    let is_text = media_type.starts_with("text/")
-        || media_type.strip_prefix("application/").is_some_and(|kind| TEXTS.contains(&kind));
-    if !is_text {
-        return None;
-    }
-    String::from_utf8(STANDARD.decode(base64).ok()?).ok()
 }
 
 fn image(field: &Field<'_>, part: &Map<String, Value>) -> Result<Image, ApiError> {

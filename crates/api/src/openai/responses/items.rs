@@ -1,6 +1,6 @@
 //! The items of a response: those of its input and those of its output.
 
-use podium_domain::content::{Image, Part, ToolCall, ToolResult};
+use podium_domain::content::{Attachment, Image, Part, Pdf, PdfSource, ToolCall, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::run::{FinishReason, Run};
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub(super) enum Item<'a> {
     },
 }
 
-/// The output of a function: a text, or parts if it has images.
+/// The output of a function: a text, or parts if it has images or files.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Output<'a> {
@@ -164,6 +164,15 @@ pub(super) enum Content<'a> {
     InputText { text: &'a str },
     /// An image of a client.
     InputImage { image_url: String, detail: &'static str },
+    /// A PDF of a client.
+    InputFile {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filename: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_data: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_url: Option<&'a str>,
+    },
     /// Text of an answer. Workers cite no sources, and there are no log probabilities.
     OutputText { text: &'a str, annotations: [(); 0], logprobs: [(); 0] },
     /// The words of a worker that refused.
@@ -246,11 +255,12 @@ pub(super) fn item_of(run: &Run, id: &str) -> Option<InputItem> {
         return match messages.get(index)?.parts.get(part)? {
             Part::ToolCall(call) => Some(of_call(call)),
             Part::ToolResult(result) => Some(InputItem::Output(result.clone())),
-            Part::Text(_) | Part::Image(_) | Part::Reasoning(_) => None,
+            Part::Text(_) | Part::Image(_) | Part::Pdf(_) | Part::Reasoning(_) => None,
         };
     }
     let message = messages.get(input_message_index(id)?)?;
-    let parts = message.parts.iter().filter(|part| matches!(part, Part::Text(_) | Part::Image(_)));
+    let parts =
+        message.parts.iter().filter(|part| matches!(part, Part::Text(_) | Part::Image(_) | Part::Pdf(_)));
     Some(InputItem::Message(Message::new(message.role, &*message.text).with(parts.cloned())))
 }
 
@@ -367,13 +377,13 @@ fn input_items(run: &Run, record: &Record) -> Vec<NamedItem> {
     messages.flat_map(|(index, message)| message_items(run, &record.tool_forms, index, message)).collect()
 }
 
-/// The items of a message: its text and images, and then its calls or their outputs.
+/// The items of a message: its text, images and files, and then its calls or their outputs.
 fn message_items(run: &Run, forms: &ToolForms, index: usize, message: &Message) -> Vec<NamedItem> {
     let mut shown = Message::new(message.role, &*message.text);
     let mut others = Vec::new();
     for (part_index, part) in message.parts.iter().enumerate() {
         match part {
-            Part::Text(_) | Part::Image(_) => shown.parts.push(part.clone()),
+            Part::Text(_) | Part::Image(_) | Part::Pdf(_) => shown.parts.push(part.clone()),
             Part::ToolCall(call) => {
                 let id = input_call_id(run.id(), kind_of(&call.name, forms), index, part_index);
                 let call = ToolCall::new(&*call.id, &*call.name, &*call.arguments);
@@ -392,7 +402,7 @@ fn message_items(run: &Run, forms: &ToolForms, index: usize, message: &Message) 
     message.into_iter().chain(others).collect()
 }
 
-/// The text and the images of a message.
+/// The text, the images and the files of a message.
 fn contents(message: &Message) -> Vec<Content<'_>> {
     let text = |text| match message.role {
         Role::Assistant => Content::output(text),
@@ -401,23 +411,32 @@ fn contents(message: &Message) -> Vec<Content<'_>> {
     let first = (!message.text.is_empty() || message.parts.is_empty()).then(|| text(message.text.as_str()));
     let parts = message.parts.iter().filter_map(|part| match part {
         Part::Text(more) => Some(text(more)),
-        Part::Image(image) => Some(input_image(image)),
+        Part::Image(image) => Some(attachment(Attachment::Image(image))),
+        Part::Pdf(pdf) => Some(attachment(Attachment::Pdf(pdf))),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
     });
     first.into_iter().chain(parts).collect()
 }
 
-fn input_image<'a>(image: &Image) -> Content<'a> {
-    Content::InputImage { image_url: url_of(image), detail: "auto" }
+fn attachment(attachment: Attachment<'_>) -> Content<'_> {
+    let pdf = match attachment {
+        Attachment::Image(image) => return Content::InputImage { image_url: url_of(image), detail: "auto" },
+        Attachment::Pdf(pdf) => pdf,
+    };
+    let (file_data, file_url) = match &pdf.source {
+        PdfSource::Url(url) => (None, Some(url.as_str())),
+        PdfSource::Data(base64) => (Some(format!("data:{};base64,{base64}", Pdf::MEDIA_TYPE)), None),
+    };
+    Content::InputFile { filename: pdf.name.as_deref(), file_data, file_url }
 }
 
 fn input_output<'a>(id: String, kind: &ToolKind, result: &'a ToolResult) -> Item<'a> {
     let text = result.output.as_str();
-    let output = if result.images.is_empty() {
+    let output = if result.is_text_only() {
         Output::Text(text)
     } else {
         let first = (!text.is_empty()).then_some(Content::InputText { text });
-        Output::Parts(first.into_iter().chain(result.images.iter().map(input_image)).collect())
+        Output::Parts(first.into_iter().chain(result.attachments().map(attachment)).collect())
     };
     let (status, call_id) = (ItemStatus::Completed, result.call_id.clone());
     match kind {
@@ -478,7 +497,13 @@ mod tests {
     #[test]
     fn an_input_shows_the_parts_that_were_sent() {
         let png = "data:image/png;base64,iVBORw0KGgo=";
-        let parts = [Part::Image(of_url(png).unwrap()), Part::Text("or this?".to_owned())];
+        let pdf = |name, source| Part::Pdf(Pdf { name, source });
+        let parts = [
+            Part::Image(of_url(png).unwrap()),
+            Part::Text("or this?".to_owned()),
+            pdf(Some("a.pdf".to_owned()), PdfSource::Data("JVBERi0=".to_owned())),
+            pdf(None, PdfSource::Url("https://x.org/a.pdf".to_owned())),
+        ];
         let said = Message::new(Role::Assistant, "neither");
         let run = run_of(vec![said, Message::new(Role::User, "this").with(parts)]);
         let page = page_of(&run);
@@ -487,6 +512,8 @@ mod tests {
             {"type": "input_text", "text": "this"},
             {"type": "input_image", "image_url": png, "detail": "auto"},
             {"type": "input_text", "text": "or this?"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="},
+            {"type": "input_file", "file_url": "https://x.org/a.pdf"},
         ]);
         assert_eq!(page["data"][1]["content"], expected);
     }

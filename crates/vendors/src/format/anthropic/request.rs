@@ -1,6 +1,6 @@
 //! Converts the internal request to the one on the wire.
 
-use podium_domain::content::{Image, Part, Reasoning, Seal, ToolResult};
+use podium_domain::content::{Attachment, Image, Part, Pdf, PdfSource, Reasoning, Seal, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, Worker};
@@ -55,6 +55,11 @@ enum Block<'a> {
     Image {
         source: SourceBody<'a>,
     },
+    Document {
+        source: SourceBody<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    },
     ToolUse {
         id: &'a str,
         name: &'a str,
@@ -94,7 +99,7 @@ impl CacheBody {
     const EPHEMERAL: Self = Self { kind: "ephemeral" };
 }
 
-/// The source of an image.
+/// The source of an image or a document.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum SourceBody<'a> {
@@ -242,7 +247,8 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
             }),
             Part::Text(words) if words.trim().is_empty() => {}
             Part::Text(words) => middle.push(text(words)),
-            Part::Image(shown) => middle.push(image(shown)),
+            Part::Image(image) => middle.push(attachment(Attachment::Image(image))),
+            Part::Pdf(pdf) => middle.push(attachment(Attachment::Pdf(pdf))),
             Part::ToolCall(call) => {
                 last.push(Block::ToolUse { id: &call.id, name: &call.name, input: object(&call.arguments) });
             }
@@ -253,22 +259,28 @@ fn blocks<'a>(message: &'a Message, worker: &Worker) -> Vec<Block<'a>> {
     first
 }
 
-fn image(image: &Image) -> Block<'_> {
-    let source = match image {
-        Image::Url(url) => SourceBody::Url { url },
-        Image::Data { media_type, base64 } => {
-            SourceBody::Base64 { media_type: media_type.as_str(), data: base64 }
+fn attachment(attachment: Attachment<'_>) -> Block<'_> {
+    match attachment {
+        Attachment::Image(Image::Url(url)) => Block::Image { source: SourceBody::Url { url } },
+        Attachment::Image(Image::Data { media_type, base64 }) => {
+            Block::Image { source: SourceBody::Base64 { media_type: media_type.as_str(), data: base64 } }
         }
-    };
-    Block::Image { source }
+        Attachment::Pdf(Pdf { name, source }) => {
+            let source = match source {
+                PdfSource::Url(url) => SourceBody::Url { url },
+                PdfSource::Data(base64) => SourceBody::Base64 { media_type: Pdf::MEDIA_TYPE, data: base64 },
+            };
+            Block::Document { source, title: name.as_deref() }
+        }
+    }
 }
 
 fn result_body(result: &ToolResult) -> ResultBody<'_> {
-    if result.images.is_empty() {
+    if result.is_text_only() {
         return ResultBody::Text(&result.output);
     }
     let words = (!result.output.trim().is_empty()).then(|| text(&result.output));
-    ResultBody::Blocks(words.into_iter().chain(result.images.iter().map(image)).collect())
+    ResultBody::Blocks(words.into_iter().chain(result.attachments().map(attachment)).collect())
 }
 
 fn reasoning_block<'a>(reasoning: &'a Reasoning, worker: &Worker) -> Option<Block<'a>> {

@@ -1,6 +1,8 @@
 //! Converts the internal request to the one on the wire.
 
-use podium_domain::content::{Image, MediaType, Part, Seal, ToolCall, ToolResult};
+use podium_domain::content::{
+    Attachment, Image, MediaType, Part, Pdf, PdfSource, Seal, ToolCall, ToolResult,
+};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{AnswerForm, ChatRequest, ReasoningText, Tool, ToolChoice};
@@ -168,40 +170,45 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest) -> Generate
     }
 }
 
-/// The parts of a message. Tool results come first because they answer the previous turn. Their images follow them: only the
-/// newest models of the vendor accept images inside a result.
+/// The parts of a message. Tool results come first because they answer the previous turn. Their images and PDFs follow them: only
+/// the newest models of the vendor accept them inside a result.
 fn parts<'a>(message: &'a Message, worker: &Worker) -> Vec<PartBody<'a>> {
     let results = message.parts.iter().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result_part(result)),
         _ => None,
     });
-    let shown = message.results().flat_map(|result| &result.images).map(image_part);
+    let attached = message.results().flat_map(ToolResult::attachments).map(attachment_part);
     let words = (!message.text.is_empty()).then(|| text(&message.text));
     let rest = message.parts.iter().filter_map(|part| match part {
         Part::Text(words) => Some(text(words)),
-        Part::Image(image) => Some(image_part(image)),
+        Part::Image(image) => Some(attachment_part(Attachment::Image(image))),
+        Part::Pdf(pdf) => Some(attachment_part(Attachment::Pdf(pdf))),
         Part::ToolCall(call) => Some(call_part(call, worker)),
         // The vendor recognises its reasoning by the signatures of the tool calls that followed from it.
         Part::ToolResult(_) | Part::Reasoning(_) => None,
     });
-    results.chain(shown).chain(words).chain(rest).collect()
+    results.chain(attached).chain(words).chain(rest).collect()
 }
 
 fn text(text: &str) -> PartBody<'_> {
     PartBody { text: Some(text), ..PartBody::default() }
 }
 
-fn image_part(image: &Image) -> PartBody<'_> {
-    match image {
-        Image::Url(url) => PartBody {
-            file_data: Some(FileBody { mime_type: media_type(url).map(MediaType::as_str), file_uri: url }),
-            ..PartBody::default()
-        },
-        Image::Data { media_type, base64 } => PartBody {
-            inline_data: Some(BlobBody { mime_type: media_type.as_str(), data: base64 }),
-            ..PartBody::default()
-        },
+fn attachment_part(attachment: Attachment<'_>) -> PartBody<'_> {
+    match attachment {
+        Attachment::Image(Image::Url(url)) => file_part(media_type(url).map(MediaType::as_str), url),
+        Attachment::Image(Image::Data { media_type, base64 }) => blob_part(media_type.as_str(), base64),
+        Attachment::Pdf(Pdf { source: PdfSource::Url(url), .. }) => file_part(Some(Pdf::MEDIA_TYPE), url),
+        Attachment::Pdf(Pdf { source: PdfSource::Data(base64), .. }) => blob_part(Pdf::MEDIA_TYPE, base64),
     }
+}
+
+fn file_part<'a>(mime_type: Option<&'static str>, file_uri: &'a str) -> PartBody<'a> {
+    PartBody { file_data: Some(FileBody { mime_type, file_uri }), ..PartBody::default() }
+}
+
+fn blob_part<'a>(mime_type: &'static str, data: &'a str) -> PartBody<'a> {
+    PartBody { inline_data: Some(BlobBody { mime_type, data }), ..PartBody::default() }
 }
 
 /// The media type that a URL's file extension suggests.

@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use podium_domain::content::{Image, Part, ToolResult};
+use podium_domain::content::{Attachment, Part, Pdf, PdfSource, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::{Feature, TokenLimitField, Worker};
 use podium_ports::vendor::{AnswerForm, CallsAtOnce, ChatRequest, JsonSchema, Tool, ToolChoice};
 use serde_json::{Value, json};
 
 use super::wire::{
-    CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FormatBody, FunctionBody, ImageUrlBody,
-    MessageBody, SchemaBody, StreamOptions, StructuredBody, ToolBody,
+    CallBody, CalledBody, ChatBody, ContentBody, ContentPart, FileBody, FormatBody, FunctionBody,
+    ImageUrlBody, MessageBody, SchemaBody, StreamOptions, StructuredBody, ToolBody,
 };
-use crate::shared_fields::{image_url, strict};
+use crate::shared_fields::{image_url, pdf_data_url, pdf_file_name, strict};
 
 /// The field that bounds a completion, guessed from the host name. OpenAI's regional hosts are subdomains of `api.openai.com`.
 pub(crate) fn token_limit_of_host(host: &str) -> TokenLimitField {
@@ -51,8 +51,8 @@ pub(super) fn body<'a>(worker: &'a Worker, request: &'a ChatRequest, limit: Toke
     }
 }
 
-/// A message as turns: each tool result is a separate turn before the user's text. The format has no images in results, so they
-/// come after the results, as the user's.
+/// A message as turns: each tool result is a separate turn before the user's text. The format has no images and files in results,
+/// so they come after the results, as the user's.
 fn turns(message: &Message) -> Vec<MessageBody<'_>> {
     let results = message.parts.iter().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result_turn(result)),
@@ -83,20 +83,22 @@ fn result_turn(result: &ToolResult) -> MessageBody<'_> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    if message.role != Role::User || message.image_count() == 0 {
+    if message.role != Role::User || message.attachments().next().is_none() {
         return ContentBody::Text(message.words());
     }
     let mut parts = Vec::new();
-    for result in message.results().filter(|result| !result.images.is_empty()) {
-        parts.push(text(format!("The images of the result of {}:", result.name).into()));
-        parts.extend(result.images.iter().map(image));
+    for result in message.results().filter(|result| !result.is_text_only()) {
+        let what = if result.pdfs.is_empty() { "images" } else { "files" };
+        parts.push(text(format!("The {what} of the result of {}:", result.name).into()));
+        parts.extend(result.attachments().map(attachment));
     }
     if !message.text.is_empty() {
         parts.push(text(Cow::Borrowed(&message.text)));
     }
     parts.extend(message.parts.iter().filter_map(|part| match part {
         Part::Text(words) => Some(text(Cow::Borrowed(words))),
-        Part::Image(shown) => Some(image(shown)),
+        Part::Image(image) => Some(attachment(Attachment::Image(image))),
+        Part::Pdf(pdf) => Some(attachment(Attachment::Pdf(pdf))),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
     }));
     ContentBody::Parts(parts)
@@ -106,8 +108,22 @@ fn text(text: Cow<'_, str>) -> ContentPart<'_> {
     ContentPart::Text { text }
 }
 
-fn image(image: &Image) -> ContentPart<'_> {
-    ContentPart::ImageUrl { image_url: ImageUrlBody { url: image_url(image) } }
+fn attachment(attachment: Attachment<'_>) -> ContentPart<'_> {
+    match attachment {
+        Attachment::Image(image) => {
+            ContentPart::ImageUrl { image_url: ImageUrlBody { url: image_url(image) } }
+        }
+        Attachment::Pdf(pdf) => ContentPart::File { file: file(pdf) },
+    }
+}
+
+fn file(pdf: &Pdf) -> FileBody<'_> {
+    let file_data = match &pdf.source {
+        PdfSource::Data(base64) => Cow::Owned(pdf_data_url(base64)),
+        // Not a form of OpenAI's; the check of the worker's features refuses it before.
+        PdfSource::Url(url) => Cow::Borrowed(url.as_str()),
+    };
+    FileBody { filename: pdf_file_name(pdf), file_data }
 }
 
 fn call(part: &Part) -> Option<CallBody<'_>> {

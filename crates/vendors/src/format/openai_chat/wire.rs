@@ -71,6 +71,14 @@ pub(super) enum ContentBody<'a> {
 pub(super) enum ContentPart<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrlBody<'a> },
+    File { file: FileBody<'a> },
+}
+
+/// A file and its name.
+#[derive(Debug, Serialize)]
+pub(super) struct FileBody<'a> {
+    pub(super) filename: Cow<'a, str>,
+    pub(super) file_data: Cow<'a, str>,
 }
 
 /// The location of an image.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use podium_domain::content::{Part, Reasoning, Seal, ToolResult};
+use podium_domain::content::{Attachment, Part, PdfSource, Reasoning, Seal, ToolResult};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::pool::{Feature, Worker};
 use podium_ports::vendor::{
@@ -11,7 +11,7 @@ use podium_ports::vendor::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::shared_fields::{image_url, strict};
+use crate::shared_fields::{image_url, pdf_data_url, pdf_file_name, strict};
 
 /// Makes the vendor return its reasoning as encrypted text, because it must not store it.
 const SEALED_REASONING: &str = "reasoning.encrypted_content";
@@ -71,10 +71,22 @@ enum ContentBody<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum ContentPart<'a> {
-    InputText { text: &'a str },
-    InputImage { image_url: Cow<'a, str> },
+    #[serde(rename = "input_text")]
+    Text { text: &'a str },
+    #[serde(rename = "input_image")]
+    Image { image_url: Cow<'a, str> },
+    #[serde(rename = "input_file")]
+    File(FileBody<'a>),
+}
+
+/// A file: its content and name, or its address.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum FileBody<'a> {
+    Data { filename: Cow<'a, str>, file_data: String },
+    Url { file_url: &'a str },
 }
 
 #[derive(Debug, Serialize)]
@@ -154,7 +166,7 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
                 name: &call.name,
                 arguments: &call.arguments,
             })),
-            Part::Text(_) | Part::Image(_) => {}
+            Part::Text(_) | Part::Image(_) | Part::Pdf(_) => {}
         }
     }
     let content = content(message);
@@ -167,27 +179,40 @@ fn items<'a>(message: &'a Message, worker: &'a Worker) -> Vec<InputItem<'a>> {
 }
 
 fn content(message: &Message) -> ContentBody<'_> {
-    let has_image = message.parts.iter().any(Part::is_image);
-    if message.role != Role::User || !has_image {
+    let is_attached = |part: &Part| matches!(part, Part::Image(_) | Part::Pdf(_));
+    if message.role != Role::User || !message.parts.iter().any(is_attached) {
         return ContentBody::Text(message.words());
     }
-    let first = (!message.text.is_empty()).then_some(ContentPart::InputText { text: &message.text });
+    let first = (!message.text.is_empty()).then_some(ContentPart::Text { text: &message.text });
     let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(ContentPart::InputText { text }),
-        Part::Image(image) => Some(ContentPart::InputImage { image_url: image_url(image) }),
+        Part::Text(text) => Some(ContentPart::Text { text }),
+        Part::Image(image) => Some(attachment(Attachment::Image(image))),
+        Part::Pdf(pdf) => Some(attachment(Attachment::Pdf(pdf))),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => None,
     });
     ContentBody::Parts(first.into_iter().chain(parts).collect())
 }
 
+fn attachment(attachment: Attachment<'_>) -> ContentPart<'_> {
+    let pdf = match attachment {
+        Attachment::Image(image) => return ContentPart::Image { image_url: image_url(image) },
+        Attachment::Pdf(pdf) => pdf,
+    };
+    ContentPart::File(match &pdf.source {
+        PdfSource::Url(url) => FileBody::Url { file_url: url },
+        PdfSource::Data(base64) => {
+            FileBody::Data { filename: pdf_file_name(pdf), file_data: pdf_data_url(base64) }
+        }
+    })
+}
+
 /// The output of a tool: a plain string if it is text only.
 fn result_output(result: &ToolResult) -> ContentBody<'_> {
-    if result.images.is_empty() {
+    if result.is_text_only() {
         return ContentBody::Text(Cow::Borrowed(&result.output));
     }
-    let text = (!result.output.is_empty()).then_some(ContentPart::InputText { text: &result.output });
-    let images = result.images.iter().map(|image| ContentPart::InputImage { image_url: image_url(image) });
-    ContentBody::Parts(text.into_iter().chain(images).collect())
+    let text = (!result.output.is_empty()).then_some(ContentPart::Text { text: &result.output });
+    ContentBody::Parts(text.into_iter().chain(result.attachments().map(attachment)).collect())
 }
 
 /// The vendor's own reasoning item, which the seal's mark contains.

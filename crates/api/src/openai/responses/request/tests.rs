@@ -238,7 +238,7 @@ fn unsupported_parameters_are_rejected_by_name() {
         ),
         (
             "input",
-            json!([{"role": "user", "content": [{"type": "input_file", "file_data": "data:application/pdf;base64,AAAA"}]}]),
+            json!([{"role": "user", "content": [{"type": "input_file", "file_data": "data:application/zip;base64,AAAA"}]}]),
             "input[0].content[0].file_data",
         ),
         (
