@@ -89,7 +89,7 @@ fn pool(sim: &Running) -> String {
             vendor = "{format}"
             model = "sim-echo"
             description = "repeats its question"
-            modalities = ["text", "image"]
+            modalities = ["text", "image", "pdf"]
             features = ["temperature", "top_p", "tools", "json_schema", {more}]
             context_tokens = 65536
             output_tokens_max = 16384
@@ -249,10 +249,10 @@ async fn tools_are_called_in_parallel_and_their_results_go_back() {
 async fn scripted_calls_arrive_as_they_were_written() {
     let setup = Setup::new().await;
     let arguments = "{ \"city\": \"Oslo\",\t\"days\": [1,2] }";
-    // Results of Chat Completions and Gemini have no images: these follow as the user's.
+    // Results of Chat Completions and Gemini have no images and files: these follow as the user's.
     let behaviour = json!({ "replies": [
-        { "when": { "last": "user", "last_contains": "image" }, "text": "It is cold." },
-        { "when": { "last": "tool", "last_contains": "cold" }, "text": "It is cold." },
+        { "when": { "last": "user", "last_contains": "[pdf" }, "text": "It is cold." },
+        { "when": { "last": "tool", "last_contains": "[pdf" }, "text": "It is cold." },
         { "when": { "last": "user", "last_contains": "broken" }, "calls": [{ "name": "weather", "arguments": "{\"city\":" }] },
         {
             "when": { "assistant_turns": 0 }, "text": "I look.",
@@ -277,14 +277,16 @@ async fn scripted_calls_arrive_as_they_were_written() {
         let broken = setup.ask(format, &asking("broken")).await.unwrap();
         let expected = if format == "gemini" { "{}" } else { "{\"city\":" };
         assert_eq!(broken.calls[0].arguments, expected, "{format}");
-        // Invalid arguments are history like others, and results may have images.
+        // Invalid arguments are history like others, and results may have images and PDFs.
         let call = ToolCall {
             id: "call_1".to_owned(),
             arguments: "{\"city\":".to_owned(),
             ..broken.calls[0].clone()
         };
         let image = podium_domain::content::Image::Url("https://example.org/a.png".to_owned());
-        let result = ToolResult { images: vec![image], ..ToolResult::new("call_1", "weather", "cold") };
+        let source = podium_domain::content::PdfSource::Data("JVBERi0=".to_owned());
+        let pdfs = vec![podium_domain::content::Pdf { name: None, source }];
+        let result = ToolResult { images: vec![image], pdfs, ..ToolResult::new("call_1", "weather", "cold") };
         let mut request = asking("broken");
         request.messages.push(Message::new(Role::Assistant, "").with([Part::ToolCall(call)]));
         request.messages.push(Message::new(Role::User, "").with([Part::ToolResult(result)]));
@@ -378,6 +380,37 @@ async fn images_arrive() {
         let (first, second) = received.text.split_once(" and ").unwrap();
         assert_eq!(first, "See [image https://example.org/a.png]", "{format}");
         assert!(second.starts_with("[image ") && second.contains("image/png"), "{format}: {second}");
+    }
+}
+
+#[tokio::test]
+async fn pdfs_arrive() {
+    use podium_domain::content::{Pdf, PdfSource};
+    let setup = Setup::new().await;
+    let pdf = |name: Option<&str>, source| Pdf { name: name.map(str::to_owned), source };
+    let data = |base64: &str| PdfSource::Data(base64.to_owned());
+    let asking = |pdf| {
+        let message = Message::new(Role::User, "See ").with([Part::Pdf(pdf)]);
+        ChatRequest::new(vec![message], 4096)
+    };
+    for format in FORMATS {
+        let held = setup.ask(format, &asking(pdf(Some("a.pdf"), data("JVBERi0=")))).await.unwrap().text;
+        // Gemini has no field for the name of a file.
+        let name = if format == "gemini" { "" } else { "a.pdf " };
+        assert!(
+            held.starts_with(&format!("See [pdf {name}")) && held.ends_with("JVBERi0=]"),
+            "{format}: {held}"
+        );
+        let garbled = setup.ask(format, &asking(pdf(None, data("JVB")))).await.unwrap_err();
+        assert!(!garbled.is_retryable(), "{format}: {garbled}");
+        let url = PdfSource::Url("https://example.org/a.pdf".to_owned());
+        let fetched = setup.ask(format, &asking(pdf(None, url))).await;
+        if format == "openai-chat" {
+            let said = fetched.unwrap_err().to_string();
+            assert_eq!(said, "worker `openai-chat` does not take pdf by URL");
+        } else {
+            assert_eq!(fetched.unwrap().text, "See [pdf https://example.org/a.pdf]", "{format}");
+        }
     }
 }
 

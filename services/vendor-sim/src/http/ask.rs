@@ -236,6 +236,34 @@ pub(super) fn tool(fields: &Value, schema: &str, path: &str) -> Result<Tool, Api
 
 /// The text that represents an image, since these programs cannot see.
 pub(super) fn image_text(what: &str) -> String {
+    format!("[image {}]", shown(what))
+}
+
+/// The text that represents a PDF. `what` is its URL, its `data:` URL or its base64.
+pub(super) fn pdf_text(name: Option<&str>, what: &str) -> String {
+    let name = name.map(|name| format!("{name} ")).unwrap_or_default();
+    format!("[pdf {name}{}]", shown(what))
+}
+
+fn shown(what: &str) -> String {
     const CHARS_MAX: usize = 64;
-    format!("[image {}]", what.chars().take(CHARS_MAX).collect::<String>())
+    what.chars().take(CHARS_MAX).collect()
+}
+
+/// The media type of PDFs.
+pub(super) const PDF: &str = "application/pdf";
+
+/// Whether it is `data:application/pdf;base64,` and base64.
+pub(super) fn is_pdf_data_url(url: &str) -> bool {
+    url.strip_prefix("data:application/pdf;base64,").is_some_and(is_base64)
+}
+
+/// Whether it is base64 with padding, and not empty.
+pub(super) fn is_base64(text: &str) -> bool {
+    let content = text.trim_end_matches('=');
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
+    !content.is_empty()
+        && text.len().is_multiple_of(4)
+        && text.len() - content.len() < 3
+        && content.chars().all(is_digit)
 }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, given, image_text, list, missing,
-        stops, tokens, tool, within, wrong_type,
+        Ask, Choice, Delivery, Form, PDF, Reasoning, Tools, Turn, body_fields, given, image_text, is_base64,
+        list, missing, pdf_text, stops, tokens, tool, within, wrong_type,
     },
     completion::{Completion, End},
     error::ApiError,
@@ -157,8 +157,21 @@ fn parts(content: &Value, path: &str) -> Result<(String, Vec<String>), ApiError>
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             words.push_str(text);
         } else if let Some(media_type) = below("inlineData", "mimeType") {
-            words.push_str(&image_text(media_type));
+            match below("inlineData", "data") {
+                Some(data) if media_type == PDF && is_base64(data) => {
+                    words.push_str(&pdf_text(None, &format!("{PDF} {data}")));
+                }
+                Some(_) if media_type != PDF => words.push_str(&image_text(media_type)),
+                _ => {
+                    let message = "Base64 decoding failed for the inline data of a document.";
+                    return Err(ApiError::invalid_body(message));
+                }
+            }
         } else if let Some(uri) = below("fileData", "fileUri") {
+            if below("fileData", "mimeType") == Some(PDF) {
+                words.push_str(&pdf_text(None, uri));
+                continue;
+            }
             words.push_str(&image_text(uri));
         } else if let Some(name) = below("functionCall", "name") {
             words.push_str(name);

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, list,
-        missing, stops, text, tokens, tool, within, wrong_type,
+        Ask, Choice, Delivery, Form, PDF, Reasoning, Tools, Turn, body_fields, flag, given, image_text,
+        is_base64, list, missing, pdf_text, stops, text, tokens, tool, within, wrong_type,
     },
     completion::{Call, Completion, End},
     error::ApiError,
@@ -147,6 +147,25 @@ fn read_block(block: &Value, path: &str, parsed: &mut Content) -> Result<(), Api
             let where_it_is = source.get("url").or_else(|| source.get("media_type")).and_then(Value::as_str);
             let lacks = || ApiError::invalid_body(format!("{path}.source: Field required"));
             parsed.words.push_str(&image_text(where_it_is.ok_or_else(lacks)?));
+        }
+        Some("document") => {
+            let source = block.get("source").unwrap_or(&Value::Null);
+            let of = |name: &str| source.get(name).and_then(Value::as_str);
+            let title = block.get("title").and_then(Value::as_str);
+            let invalid = |what: &str| Err(ApiError::invalid_body(format!("{path}.document.source.{what}")));
+            match (of("type"), of("media_type"), of("data"), of("url")) {
+                (Some("url"), _, _, Some(url)) => parsed.words.push_str(&pdf_text(title, url)),
+                (Some("base64"), Some(PDF), Some(data), _) if is_base64(data) => {
+                    parsed.words.push_str(&pdf_text(title, &format!("{PDF} {data}")));
+                }
+                (Some("base64"), Some(PDF), _, _) => {
+                    return invalid("base64.data: The PDF specified was not valid.");
+                }
+                (Some("base64"), _, _, _) => {
+                    return invalid("base64.media_type: Input should be 'application/pdf'");
+                }
+                _ => return invalid("type: Input should be 'base64' or 'url'"),
+            }
         }
         Some("tool_use") if block.get("input").is_some_and(Value::is_object) => {
             field("id")?;

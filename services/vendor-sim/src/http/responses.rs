@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, missing,
-        text, tokens, tool, within, wrong_type,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text,
+        is_pdf_data_url, missing, pdf_text, text, tokens, tool, within, wrong_type,
     },
     completion::{Call, Completion, End},
     error::ApiError,
@@ -111,6 +111,17 @@ fn words(content: &Value, path: &str) -> Result<String, ApiError> {
             Some("input_text" | "output_text") => field("text").map(str::to_owned),
             Some("refusal") => field("refusal").map(str::to_owned),
             Some("input_image") => field("image_url").map(image_text),
+            Some("input_file") if part.get("file_url").is_some() => {
+                field("file_url").map(|url| pdf_text(None, url))
+            }
+            Some("input_file") => {
+                let (name, data) = (field("filename")?, field("file_data")?);
+                if !is_pdf_data_url(data) {
+                    let message = "Invalid file data: expected a base64-encoded data URL with an application/pdf MIME type.";
+                    return Err(ApiError::invalid(&format!("{path}.content.file_data"), message));
+                }
+                Ok(pdf_text(Some(name), data))
+            }
             _ => Err(ApiError::invalid(path, "Invalid value for the type of a content part.")),
         }
     };

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::http::{
     ask::{
-        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text, missing,
-        stops, tokens, tool, within, wrong_type,
+        Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text,
+        is_pdf_data_url, missing, pdf_text, stops, tokens, tool, within, wrong_type,
     },
     error::ApiError,
 };
@@ -137,6 +137,16 @@ fn content_part(path: &str, part: &Value) -> Result<String, ApiError> {
         Some("image_url") => {
             let url = part.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
             url.map(image_text).ok_or_else(|| lacks("image_url.url"))
+        }
+        Some("file") => {
+            let field = |name: &str| part.get("file").and_then(|file| file.get(name)?.as_str());
+            let name = field("filename").ok_or_else(|| lacks("file.filename"))?;
+            let data = field("file_data").ok_or_else(|| lacks("file.file_data"))?;
+            if !is_pdf_data_url(data) {
+                let message = "Invalid file data: expected a base64-encoded data URL with an application/pdf MIME type.";
+                return Err(ApiError::invalid(&format!("{path}.file.file_data"), message));
+            }
+            Ok(pdf_text(Some(name), data))
         }
         kind => {
             let kind = kind.unwrap_or("null");
