@@ -190,9 +190,15 @@ pub(crate) enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// An image is too long for a question.
-    #[error("{} has more than {max} bytes, the limit of an image in a question; pass its URL instead", path.display())]
-    ImageTooLong {
+    /// A file for the question is not a PDF.
+    #[error("{} is not a PDF: it must begin with `%PDF-`", path.display())]
+    NoPdf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An image or a PDF is too long for a question.
+    #[error("{} has more than {max} bytes, the limit of a file in a question; pass its URL instead", path.display())]
+    FileTooLong {
         /// The file.
         path: PathBuf,
         /// The limit.
@@ -234,7 +240,8 @@ impl Error {
                 | Self::NoKeys { .. }
                 | Self::NoQuestion
                 | Self::NoImage { .. }
-                | Self::ImageTooLong { .. }
+                | Self::NoPdf { .. }
+                | Self::FileTooLong { .. }
         );
         ExitCode::from(if usage { USAGE } else { FAILED })
     }

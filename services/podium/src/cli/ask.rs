@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::backend::{Backend, Updates, Wanted, question_request, refused};
 use super::output::{print_json, print_line};
-use super::{EffortName, SetupArgs, TierName, image};
+use super::{EffortName, SetupArgs, TierName, attachment};
 use crate::draw::{Board, Drawing};
 use crate::error::{Error, run_failed};
 use crate::report::RunReport;
@@ -47,6 +47,9 @@ pub(super) struct AskArgs {
     /// An image for the question: a PNG, JPEG, WebP or GIF file, or a URL. May be repeated.
     #[arg(long, value_name = "PATH|URL")]
     image: Vec<String>,
+    /// A PDF for the question: a file or a URL. May be repeated.
+    #[arg(long, value_name = "PATH|URL")]
+    file: Vec<String>,
     /// End the answer before this stop sequence. May be given up to four times.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
@@ -75,7 +78,9 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     let settings = args.setup.settings()?;
     settings.start_log("warn");
     let question = read_question(&args.question)?;
-    let images = args.image.iter().map(|named| image::part(named)).collect::<Result<Vec<_>, _>>()?;
+    let images = args.image.iter().map(|named| attachment::image_part(named));
+    let files = args.file.iter().map(|named| attachment::file_part(named));
+    let attachments = images.chain(files).collect::<Result<Vec<_>, _>>()?;
     let wanted = match (args.server, args.embedded) {
         (Some(url), _) => Wanted::Server(url),
         (None, embedded) if embedded || args.setup.names_an_engine() => Wanted::Here,
@@ -91,7 +96,7 @@ pub(super) async fn ask(args: AskArgs) -> Result<ExitCode, Error> {
     }
     let mut request = question_request(question, args.tier.into(), args.effort.into());
     if let Some(message) = request.messages.last_mut() {
-        message.parts = images;
+        message.parts = attachments;
     }
     restrict(&mut request, &backend)?;
     request.stop = args.stop;

@@ -2,13 +2,13 @@
 
 mod accounts;
 mod ask;
+mod attachment;
 mod backend;
 mod budget;
 mod bundle;
 mod estimate;
 mod eval;
 mod head;
-mod image;
 mod key;
 mod migrate;
 mod outcomes;

@@ -55,7 +55,7 @@ async fn in_a_pipe_standard_output_has_only_the_answer() {
 }
 
 #[tokio::test]
-async fn an_image_is_sent_and_a_stop_sequence_ends_the_answer() {
+async fn images_and_pdfs_are_sent_and_a_stop_sequence_ends_the_answer() {
     let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
     let folder = Folder::new();
     let pool = format!(
@@ -69,7 +69,7 @@ async fn an_image_is_sent_and_a_stop_sequence_ends_the_answer() {
         vendor = "sim"
         model = "sim-echo"
         description = "repeats its question"
-        modalities = ["text", "image"]
+        modalities = ["text", "image", "pdf"]
         context_tokens = 65536
         usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}
         "#,
@@ -85,6 +85,14 @@ async fn an_image_is_sent_and_a_stop_sequence_ends_the_answer() {
     let seen = off_thread([&ask[..], &["--image", &image, "--image", "https://example.org/b.gif"]].concat());
     let seen = stdout(&seen.await);
     assert!(seen.contains("[image data:image/png;base64,iVBORw0KGgo=") && seen.contains("b.gif"), "{seen}");
+    let pdf = folder.path("a.pdf");
+    std::fs::write(&pdf, b"%PDF-1.7").unwrap();
+    let pdf = pdf.display().to_string();
+    let read = stdout(&off_thread([&ask[..], &["--file", &pdf]].concat()).await);
+    assert!(read.contains("[pdf a.pdf data:application/pdf;base64,JVBERi0xLjc=]"), "{read}");
+    let url = ["--file", "https://example.org/b.pdf"];
+    let refused = stderr(&off_thread([&ask[..], &url].concat()).await);
+    assert!(refused.contains("worker `echo` does not take pdf by URL"), "{refused}");
     let stopped = off_thread([&ask[..], &["--stop", " or a dog", "--stop", "?!"]].concat()).await;
     assert_eq!(stdout(&stopped), "What is this? A cat\n", "{}", stderr(&stopped));
     let refused = off_thread([&ask[..], &["--stop", ""]].concat()).await;
@@ -267,6 +275,8 @@ fn what_has_to_be_written_otherwise_exits_with_2() {
         ),
         (vec!["ask", "why?", "--image", "/nowhere/a.png"], "/nowhere/a.png cannot be read"),
         (vec!["ask", "why?", "--image", &long], "long.png has more than 786432 bytes"),
+        (vec!["ask", "why?", "--file", &bad_pool], "bad.toml is not a PDF: it must begin with `%PDF-`"),
+        (vec!["ask", "why?", "--file", "/nowhere/a.pdf"], "/nowhere/a.pdf cannot be read"),
         (vec!["pool", "check", &bad_pool], "schema is 2"),
         (vec!["pool", "check", "/nowhere/pool.toml"], "/nowhere/pool.toml cannot be read"),
         (vec!["serve", "--check-config", "--listen", "0.0.0.0:80", "--drain-ms", "x"], "has 2 problems"),
