@@ -162,7 +162,7 @@ id = "{id}"
 vendor = "sim"
 model = "{model}"
 description = "{description}"
-modalities = ["text", "image"]
+modalities = ["text", "image", "pdf"]
 features = ["temperature", "top_p", "stop", "seed", "tools", "one_tool_call", "json_object", "json_schema", "effort"]
 context_tokens = 400_000
 output_tokens_max = 64_000
@@ -241,8 +241,8 @@ def fresh(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Pod
 
 @pytest.fixture(scope="session")
 def able(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
-    """As `direct`, but that worker repeats what it is asked, and takes pictures and forms of answers."""
-    takes = 'modalities = ["text", "image"]\nfeatures = ["json_object", "json_schema"]'
+    """As `direct`, but that worker repeats what it is asked, and takes images, PDFs and response formats."""
+    takes = 'modalities = ["text", "image", "pdf"]\nfeatures = ["json_object", "json_schema"]'
     changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
     process, server = serve(tmp_path_factory.mktemp("able"), vendor, "direct:sim-words", **changes)
     try:
@@ -267,7 +267,7 @@ def calling(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[P
 def versatile(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Podium]:
     """As `direct`, but that worker repeats what it is asked, and supports everything that a request can ask for."""
     features = ["temperature", "top_p", "stop", "seed", "tools", "one_tool_call", "json_object", "json_schema"]
-    takes = f'modalities = ["text", "image"]\nfeatures = {json.dumps(features)}'
+    takes = f'modalities = ["text", "image", "pdf"]\nfeatures = {json.dumps(features)}'
     changes = {'model = "sim-words"': f'model = "sim-echo"\n{takes}'}
     process, server = serve(tmp_path_factory.mktemp("versatile"), vendor, "direct:sim-words", **changes)
     try:

@@ -31,7 +31,7 @@ const REPLIES = [
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const ABLE = `model = "sim-echo"
-modalities = ["text", "image"]
+modalities = ["text", "image", "pdf"]
 features = ["temperature", "top_p", "stop", "seed", "tools", "one_tool_call", "json_object", "json_schema"]`;
 
 const PROVIDERS = {
@@ -159,6 +159,15 @@ for (const [name, provider] of Object.entries(PROVIDERS)) {
       ];
       const result = await generateText(options({ messages: [{ role: "user", content }] }));
       assert.match(result.text, /What is this\?/);
+    });
+
+    test("a PDF is read", async () => {
+      const content = [
+        { type: "text", text: "What is this?" },
+        { type: "file", data: Buffer.from("%PDF-1.4").toString("base64"), filename: "a.pdf", mediaType: "application/pdf" },
+      ];
+      const result = await generateText(options({ messages: [{ role: "user", content }] }));
+      assert.match(result.text, /What is this\?[^]*\[pdf a\.pdf data:application\/pdf;base64,JVBERi0xLjQ=\]/);
     });
 
     test("a conversation is continued", async () => {

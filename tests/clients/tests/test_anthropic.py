@@ -12,6 +12,7 @@ from conftest import ANSWER, PATIENCE_S, QUESTION, ROOT, Podium
 WORDS_QUESTION = "Write 123456 in words."
 WORDS_ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six"
 IMAGE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
 
 
 def client(podium: Podium, **options: object) -> anthropic.Anthropic:
@@ -102,10 +103,25 @@ def test_an_image_reaches_the_worker(able: Podium) -> None:
     assert "What is this?" in answer and "[image data:image/png;base64,iVBORw0KGgo=" in answer
 
 
-def test_what_no_worker_takes_is_refused(podium: Podium) -> None:
-    question = [{"type": "text", "text": "What is this?"}, {"type": "image", "source": IMAGE}]
-    error = refusal(anthropic.BadRequestError, podium, question=question)
-    assert error.type == "invalid_request_error" and "worker `sim-words` does not take image" in error.api_message
+def test_a_pdf_reaches_the_worker(able: Podium) -> None:
+    question = [{"type": "text", "text": "What is this?"}, {"type": "document", "title": "Report", "source": PDF}]
+    answer = ask(able, question).content[0].text
+    assert "What is this?" in answer and "[pdf Report.pdf data:application/pdf;base64,JVBERi0=]" in answer
+    counted = client(able).messages.count_tokens(model="podium-ultra", messages=[{"role": "user", "content": question}])
+    assert 3000 <= counted.input_tokens < 3100
+
+
+def test_what_no_worker_takes_is_refused(podium: Podium, able: Podium) -> None:
+    url = {"type": "url", "url": "https://example.org/a.pdf"}
+    for server, worker, block, feature in [
+        (podium, "sim-words", {"type": "image", "source": IMAGE}, "image"),
+        (podium, "sim-words", {"type": "document", "source": PDF}, "pdf"),
+        # The worker's own API, Chat Completions, cannot name the URL of a file.
+        (able, "sim-words", {"type": "document", "source": url}, "pdf by URL"),
+    ]:
+        error = refusal(anthropic.BadRequestError, server, question=[{"type": "text", "text": "What is this?"}, block])
+        assert error.type == "invalid_request_error"
+        assert f"worker `{worker}` does not take {feature}" in error.api_message
 
 
 def test_an_answer_follows_a_schema(able: Podium) -> None:

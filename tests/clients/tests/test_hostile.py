@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from conftest import Podium, Process, roomy_pool, serve_pool
+from hostile_files import PDF, wrong_documents, wrong_files
 
 PATIENCE_S = 20
 AT_ONCE = 8
@@ -233,11 +234,18 @@ def chat_messages() -> list[tuple[object, str]]:
         (part(type="text"), "messages[0].content[0].text"),
         (part(type="text", text=7), "messages[0].content[0].text"),
         (part(type="input_audio", input_audio={"data": "", "format": "wav"}), "messages[0].content[0].type"),
-        (part(type="file", file={"file_id": "f"}), "messages[0].content[0].type"),
         *(
             (part(type="image_url", image_url={"url": url}), "messages[0].content[0].image_url.url")
             for url in ("", "x", "file:///etc/passwd", "javascript:1", "data:image/png;base64,%%%", "data:text/html;base64,eA==", 7)
         ),
+        *((part(type="file", file=file), f"messages[0].content[0].file.{field}") for file, field in wrong_files()),
+        (part(type="file"), "messages[0].content[0].file"),
+        (part(type="file", file=PDF), "messages[0].content[0].file"),
+        (part(type="file", file={"filename": "a.pdf"}), "messages[0].content[0].file.file_data"),
+        (part(type="file", file={"file_id": "f"}), "messages[0].content[0].file.file_id"),
+        (part(type="file", file={"file_url": "https://example.org/a.pdf"}), "messages[0].content[0].file.file_url"),
+        (part(type="file", file={"file_data": PDF + "A" * (1 << 20)}), "messages"),
+        ([{"role": "system", "content": [{"type": "file", "file": {"file_data": PDF}}]}], "messages[0].content[0].type"),
         ([{"role": "user", "content": [{"type": "text", "text": "x"}] * 257}], "messages[0].content"),
         ([{**user, "colour": 1}], "messages[0].colour"),
         ([user] * 1001, "messages"),
@@ -270,7 +278,9 @@ def messages_messages() -> list[tuple[object, str]]:
         (part(type="tool_use", id="c", name="look", input={}), "messages[0].content[0].type"),
         (part(type="thinking", thinking="x", signature="y"), "messages[0].content[0].type"),
         (part(type="server_tool_use"), "messages[0].content[0].type"),
-        (part(type="document", source=pdf), "messages[0].content[0].source.type"),
+        *((part(**block), f"messages[0].content[0].{field}") for block, field in wrong_documents()),
+        (part(type="document", source={**pdf, "data": "A" * (1 << 20) + "AAAA"}), "messages"),
+        ([{"role": "assistant", "content": [{"type": "document", "source": pdf}]}], "messages[0].content[0].type"),
         (image(type="file", file_id="f"), "messages[0].content[0].source.type"),
         (image(type="base64", media_type="image/bmp", data="eA=="), "messages[0].content[0].source.media_type"),
         (image(type="base64", media_type="image/png", data="%%%"), "messages[0].content[0].source.data"),
@@ -300,6 +310,14 @@ def responses_input() -> list[tuple[object, str]]:
         (part(type="input_image"), "input[0].content[0]"),
         (part(type="input_image", image_url="file:///etc/passwd"), "input[0].content[0].image_url"),
         (part(type="input_image", image_url=7), "input[0].content[0].image_url"),
+        *((part(type="input_file", **file), f"input[0].content[0].{field}") for file, field in wrong_files()),
+        (part(type="input_file"), "input[0].content[0].file_data"),
+        (part(type="input_file", file_id="f"), "input[0].content[0].file_id"),
+        (part(type="input_file", file_url="file:///etc/passwd"), "input[0].content[0].file_url"),
+        (part(type="input_file", file_url=PDF), "input[0].content[0].file_url"),
+        (part(type="input_file", file_url="https://example.org/a", file_data=PDF), "input[0].content[0].file_url"),
+        (part(type="input_file", file_data=PDF + "A" * (1 << 20)), "input"),
+        ([{"role": "assistant", "content": [{"type": "input_file", "file_data": PDF}]}], "input[0].content[0].type"),
         ([{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 257}], "input[0].content"),
         ([user] * 1001, "input"),
         ([{"type": "colour"}], "input[0].type"),

@@ -34,6 +34,12 @@ def wrong_requests(generated: Generated) -> Iterator[tuple[dict, str]]:
         yield part({"image": {"url": url}}), "messages[0].parts[0]"
     for media_type in ("", "image/bmp", "text/html", "image/png\u0000"):
         yield part({"image": {"data": {"media_type": media_type, "data": b"x"}}}), "messages[0].parts[0]"
+    for url in ("", "x", "file:///etc/passwd", "data:application/pdf;base64,JVBERi0=", "http://"):
+        yield part({"file": {"url": url}}), "messages[0].parts[0]"
+    for media_type in ("", "text/plain", "application/pdf\u0000"):
+        yield part({"file": {"data": {"media_type": media_type, "data": b"x"}}}), "messages[0].parts[0]"
+    for file in ({}, {"name": "a\nb", "url": "https://example.org/a"}, {"data": {"media_type": "application/pdf"}}):
+        yield part({"file": file}), "messages[0].parts[0]"
     yield part({}), "messages[0].parts[0]"
     yield part({"image": {}}), "messages[0].parts[0]"
     for name in ("", "a b", "é", "a" * 129, "a\u0000"):

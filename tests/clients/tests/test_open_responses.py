@@ -239,7 +239,8 @@ def test_file_input(able: Podium) -> None:
         return [user([{"type": "input_text", "text": "Repeat."}, {"type": "input_file", "filename": "a", "file_data": file}])]
 
     assert "The title" in said(respond(able, asked("text/markdown", b"# The title")))
-    refused = post(able, {"model": MODEL, "input": asked("application/pdf", b"%PDF-1.1")})
+    assert "[pdf a.pdf data:application/pdf;base64,JVBERi0xLjE=]" in said(respond(able, asked("application/pdf", b"%PDF-1.1")))
+    refused = post(able, {"model": MODEL, "input": asked("application/zip", b"PK")})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].content[1].file_data")
 
 

@@ -13,6 +13,7 @@ from openai.types.chat import completion_create_params
 
 TOOL = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
 WORDS_QUESTION = "Write 123456 in words."
 WORDS_ANSWER = "one hundred and twenty-three thousand four hundred and fifty-six"
 
@@ -227,6 +228,11 @@ def test_a_picture_reaches_the_worker(able: Podium) -> None:
     question = [{"type": "text", "text": "What is this?"}, PICTURE, {"type": "text", "text": "A cat?"}]
     answer = ask(able, question=question).choices[0].message.content
     assert "What is this?" in answer and "[image data:image/png;base64,iVBORw0KGgo=" in answer and "A cat?" in answer
+
+
+def test_a_pdf_reaches_the_worker(able: Podium) -> None:
+    answer = ask(able, question=[{"type": "text", "text": "What is this?"}, PDF]).choices[0].message.content
+    assert "What is this?" in answer and "[pdf a.pdf data:application/pdf;base64,JVBERi0=]" in answer
 
 
 class Reason(pydantic.BaseModel):

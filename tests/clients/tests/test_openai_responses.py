@@ -97,6 +97,15 @@ def test_an_image_is_shown_to_the_worker(able: Podium) -> None:
     assert ask(able, [{"role": "user", "content": [text, image]}], model="podium-mini").status == "completed"
 
 
+def test_a_pdf_is_shown_to_the_worker_and_in_the_input_items(able: Podium) -> None:
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
+    text = {"type": "input_text", "text": "What is this?"}
+    response = ask(able, [{"role": "user", "content": [text, file]}], model="podium-mini")
+    assert "[pdf a.pdf data:application/pdf;base64,JVBERi0=]" in response.output_text
+    (item,) = able.openai().responses.input_items.list(response.id)
+    assert item.content[1].to_dict() == file
+
+
 def test_a_function_is_called_and_its_output_is_answered(calling: Podium) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tool = {"type": "function", "name": "weather", "description": "The weather.", "parameters": schema, "strict": False}

@@ -280,3 +280,39 @@ class TestGemini:
         with pytest.raises(errors.ClientError) as caught:
             generate(temperature=9)
         assert caught.value.status == "INVALID_ARGUMENT"
+
+
+class TestPdfs:
+    """A PDF in the form of each package."""
+
+    DATA = "data:application/pdf;base64,JVBERi0="
+
+    def test_chat_completions(self, openai_client: openai.OpenAI) -> None:
+        part = {"type": "file", "file": {"filename": "a.pdf", "file_data": self.DATA}}
+        messages = [{"role": "user", "content": [part]}]
+        answer = openai_client.chat.completions.create(model="sim-echo", messages=messages)
+        assert answer.choices[0].message.content == f"[pdf a.pdf {self.DATA}]"
+
+    def test_responses(self, openai_client: openai.OpenAI) -> None:
+        held = {"type": "input_file", "filename": "a.pdf", "file_data": self.DATA}
+        named = {"type": "input_file", "file_url": "https://example.org/b.pdf"}
+        response = openai_client.responses.create(model="sim-echo", input=[{"role": "user", "content": [held, named]}])
+        assert response.output_text == f"[pdf a.pdf {self.DATA}][pdf https://example.org/b.pdf]"
+
+    def test_messages(self, anthropic_client: anthropic.Anthropic) -> None:
+        held = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+        blocks = [
+            {"type": "document", "title": "A", "source": held},
+            {"type": "document", "source": {"type": "url", "url": "https://example.org/b.pdf"}},
+        ]
+        messages = [{"role": "user", "content": blocks}]
+        answer = anthropic_client.messages.create(model="sim-echo", max_tokens=100, messages=messages)
+        assert answer.content[0].text == "[pdf A application/pdf JVBERi0=][pdf https://example.org/b.pdf]"
+
+    def test_gemini(self, gemini_client: genai.Client) -> None:
+        parts = [
+            types.Part.from_bytes(data=b"%PDF-", mime_type="application/pdf"),
+            types.Part.from_uri(file_uri="https://example.org/b.pdf", mime_type="application/pdf"),
+        ]
+        answer = gemini_client.models.generate_content(model="sim-echo", contents=parts)
+        assert answer.text == "[pdf application/pdf JVBERi0=][pdf https://example.org/b.pdf]"

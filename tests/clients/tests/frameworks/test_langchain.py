@@ -19,6 +19,11 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+# A PDF of one blank page.
+PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)
 # Replies as the suite expects them of a language model. The simulated worker would call other tools or write other JSON.
 REPLIES = [
     {
@@ -39,8 +44,9 @@ REPLIES = [
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     def get(url: str, **_: object) -> httpx.Response:
-        assert re.search(r"\.png$", url), f"the suite asks for {url}"
-        return httpx.Response(200, content=PNG)
+        ending = re.search(r"\.(png|pdf)$", url)
+        assert ending, f"the suite asks for {url}"
+        return httpx.Response(200, content=PNG if ending[1] == "png" else PDF)
 
     monkeypatch.setattr(httpx, "get", get)
 
@@ -71,6 +77,14 @@ class Suite(ChatModelIntegrationTests):
 
     @property
     def supports_image_tool_message(self) -> bool:
+        return True
+
+    @property
+    def supports_pdf_inputs(self) -> bool:
+        return True
+
+    @property
+    def supports_pdf_tool_message(self) -> bool:
         return True
 
     @property

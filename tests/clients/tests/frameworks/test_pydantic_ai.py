@@ -119,3 +119,9 @@ async def test_an_image_is_accepted(model: Model) -> None:
     parts = ["What is this?", pydantic_ai.BinaryContent(data=PNG, media_type="image/png")]
     result = await pydantic_ai.Agent(model).run(parts)
     assert "What is this?" in result.output
+
+
+async def test_a_pdf_is_accepted(model: Model) -> None:
+    parts = ["What is this?", pydantic_ai.BinaryContent(data=b"%PDF-1.4", media_type="application/pdf")]
+    result = await pydantic_ai.Agent(model).run(parts)
+    assert "What is this?" in result.output and "[pdf " in result.output
