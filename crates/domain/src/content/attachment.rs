@@ -83,6 +83,11 @@ impl Attachment<'_> {
         }
     }
 
+    /// Whether it is an address, whose content may change.
+    pub const fn is_at_url(self) -> bool {
+        matches!(self, Self::Image(Image::Url(_)) | Self::Pdf(Pdf { source: PdfSource::Url(_), .. }))
+    }
+
     /// Its estimated tokens.
     pub fn tokens(self) -> u64 {
         match self {

@@ -1,5 +1,6 @@
 //! Identifies a request for the step cache: a hash of its tenant and everything that could change its answer.
 
+use podium_domain::content::Attachment;
 use podium_domain::conversation::Message;
 use podium_domain::ids::TenantId;
 use podium_domain::policy::Effort;
@@ -37,8 +38,8 @@ struct Keyed<'a> {
 
 /// The key of a request of `tenant` to `worker`, whose output may have at most that many bytes.
 ///
-/// `None` if the request does not ask for a repeatable answer (a temperature of zero, or a seed), or if it contains more than
-/// text.
+/// `None` if the request does not ask for a repeatable answer (a temperature of zero, or a seed), if it asks for more than text, or
+/// if it names the URL of an image or a PDF, whose content may change.
 pub(super) fn cache_key(
     tenant: &TenantId,
     output_bytes_max: usize,
@@ -62,7 +63,8 @@ pub(super) fn cache_key(
         cache_hint: _,
     } = request;
     let is_repeatable = seed.is_some() || temperature.is_some_and(|temperature| temperature <= 0.0);
-    if !is_repeatable || tools.is_some() || *answer != AnswerForm::Text {
+    let names_url = || messages.iter().flat_map(Message::attachments).any(Attachment::is_at_url);
+    if !is_repeatable || tools.is_some() || *answer != AnswerForm::Text || names_url() {
         return None;
     }
     let keyed = Keyed {
@@ -91,6 +93,7 @@ pub(super) fn cache_key(
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::content::{Image, Part, Pdf, PdfSource};
     use podium_domain::conversation::Role;
     use podium_ports::vendor::{CallsAtOnce, Tool, ToolChoice, ToolUse};
     use serde_json::json;
@@ -139,6 +142,21 @@ mod tests {
         let tools = Some(ToolUse { tools, choice, at_once });
         assert_eq!(key(&ChatRequest { tools, ..request() }), None);
         assert_eq!(key(&ChatRequest { answer: AnswerForm::JsonObject, ..request() }), None);
+    }
+
+    #[test]
+    fn requests_with_the_url_of_a_file_have_no_key() {
+        let asking = |part| {
+            let messages = vec![Message::new(Role::User, "what?").with([part])];
+            key(&ChatRequest { messages, ..request() })
+        };
+        let pdf = |source| Part::Pdf(Pdf { name: None, source });
+        let url = || "https://example.org/a".to_owned();
+        assert_eq!(asking(Part::Image(Image::Url(url()))), None);
+        assert_eq!(asking(pdf(PdfSource::Url(url()))), None);
+        let data = |base64: &str| asking(pdf(PdfSource::Data(base64.to_owned())));
+        assert!(data("JVBERi0=").is_some());
+        assert_ne!(data("JVBERi0="), data("JVBERi1x"));
     }
 
     #[test]
