@@ -8,14 +8,12 @@ use podium_domain::time::Timestamp;
 use podium_ports::accounts::{Accounts, KEYS_MAX, KeyAdded, KeyHash, KeyRecord};
 use podium_ports::store::StoreError;
 use podium_store_format::{Damage, stored, time, unsigned};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use crate::Store;
-use crate::charged::correct;
-use crate::row::unavailable;
-use crate::write::begin;
+use crate::charged::{charge, correct};
+use crate::row::{column, execute, row, rows};
 
 pub(crate) const ADD_KEY: &str = "-- add_key
 INSERT INTO keys (id, tenant, hash, created_ms)
@@ -48,85 +46,77 @@ SELECT spent_nano_usd, reserved_nano_usd FROM budget_sums WHERE payer = ?1 AND f
 #[async_trait]
 impl Accounts for Store {
     async fn add_key(&self, key: &KeyRecord, hash: &KeyHash) -> Result<KeyAdded, StoreError> {
-        let add = sqlx::query(ADD_KEY)
-            .bind(key.id.as_str())
-            .bind(key.tenant.as_str())
-            .bind(hash.0.as_slice())
-            .bind(stored(key.created_at.unix_ms()))
-            .bind(KEYS_MAX);
-        let added = add.execute(&self.writer).await.map_err(unavailable)?.rows_affected();
-        let is_there = added > 0 || self.find_key(hash).await?.is_some();
-        Ok(if is_there { KeyAdded::Added } else { KeyAdded::TooMany })
+        let (key, hash) = (key.clone(), *hash);
+        let add = move |connection: &Connection| {
+            let (id, tenant, created_ms) =
+                (key.id.as_str(), key.tenant.as_str(), stored(key.created_at.unix_ms()));
+            let added = execute(connection, ADD_KEY, params![id, tenant, hash.0, created_ms, KEYS_MAX])?;
+            let is_there = added > 0 || find_key(connection, &hash)?.is_some();
+            Ok(if is_there { KeyAdded::Added } else { KeyAdded::TooMany })
+        };
+        self.write(add).await
     }
 
     async fn find_key(&self, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError> {
-        let find = sqlx::query(FIND_KEY).bind(hash.0.as_slice());
-        find.fetch_optional(&self.readers).await.map_err(unavailable)?.as_ref().map(key).transpose()
+        let hash = *hash;
+        self.read(move |connection| find_key(connection, &hash)).await
     }
 
     async fn keys(&self, tenant: &TenantId) -> Result<Vec<KeyRecord>, StoreError> {
-        let list = sqlx::query(LIST_KEYS).bind(tenant.as_str()).bind(KEYS_MAX);
-        list.fetch_all(&self.readers).await.map_err(unavailable)?.iter().map(key).collect()
+        let tenant = tenant.clone();
+        self.read(move |connection| rows(connection, LIST_KEYS, params![tenant.as_str(), KEYS_MAX], key))
+            .await
     }
 
     async fn revoke_key(&self, tenant: &TenantId, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
-        let revoke =
-            sqlx::query(REVOKE_KEY).bind(id.as_str()).bind(tenant.as_str()).bind(stored(at.unix_ms()));
-        Ok(revoke.execute(&self.writer).await.map_err(unavailable)?.rows_affected() > 0)
+        let (tenant, id) = (tenant.clone(), id.clone());
+        let revoke = move |connection: &Connection| {
+            execute(connection, REVOKE_KEY, params![id.as_str(), tenant.as_str(), stored(at.unix_ms())])
+        };
+        Ok(self.write(revoke).await? > 0)
     }
 
     async fn set_budget(&self, budget: &Budget) -> Result<(), StoreError> {
-        sqlx::query(SET_BUDGET)
-            .bind(budget.payer.to_string())
-            .bind(budget.tenant.as_str())
-            .bind(budget.period.as_str())
-            .bind(budget.cap.map(|cap| stored(cap.nano_usd())))
-            .execute(&self.writer)
-            .await
-            .map_err(unavailable)?;
-        Ok(())
+        let Budget { payer, tenant, period, cap } = budget.clone();
+        let set = move |connection: &Connection| {
+            let cap = cap.map(|cap| stored(cap.nano_usd()));
+            let columns = params![payer.to_string(), tenant.as_str(), period.as_str(), cap];
+            execute(connection, SET_BUDGET, columns)
+        };
+        self.write(set).await.map(drop)
     }
 
     async fn remove_budget(&self, payer: &Payer) -> Result<bool, StoreError> {
-        let remove = sqlx::query(REMOVE_BUDGET).bind(payer.to_string());
-        Ok(remove.execute(&self.writer).await.map_err(unavailable)?.rows_affected() > 0)
+        let payer = payer.to_string();
+        Ok(self.write(move |connection| execute(connection, REMOVE_BUDGET, [payer])).await? > 0)
     }
 
     async fn budgets(&self, tenant: &TenantId) -> Result<Vec<Budget>, StoreError> {
+        let tenant = tenant.clone();
         // At most one budget of the tenant itself and one of each key.
-        let list = sqlx::query(LIST_BUDGETS).bind(tenant.as_str()).bind(KEYS_MAX + 1);
-        list.fetch_all(&self.readers).await.map_err(unavailable)?.iter().map(budget).collect()
+        let list = move |connection: &Connection| {
+            rows(connection, LIST_BUDGETS, params![tenant.as_str(), KEYS_MAX + 1], budget)
+        };
+        self.read(list).await
     }
 
     async fn charges(&self, budgets: &[BudgetRef]) -> Result<Vec<Charge>, StoreError> {
-        let mut charges = Vec::with_capacity(budgets.len());
-        for budget in budgets {
-            let read =
-                sqlx::query(READ_SUM).bind(budget.payer.to_string()).bind(stored(budget.from.unix_ms()));
-            let row = read.fetch_optional(&self.readers).await.map_err(unavailable)?;
-            let cost = |column: &str| match &row {
-                Some(row) => number(row, column).map(|nano| Cost::from_nano_usd(unsigned(nano))),
-                None => Ok(Cost::ZERO),
-            };
-            charges.push(Charge { spent: cost("spent_nano_usd")?, reserved: cost("reserved_nano_usd")? });
-        }
-        Ok(charges)
+        let budgets = budgets.to_vec();
+        let read = |connection: &Connection, budget: &BudgetRef| {
+            let sum = params![budget.payer.to_string(), stored(budget.from.unix_ms())];
+            row(connection, READ_SUM, sum, charge).map(Option::unwrap_or_default)
+        };
+        self.read(move |connection| budgets.iter().map(|budget| read(connection, budget)).collect()).await
     }
 
     async fn correct_sum(&self, budget: &BudgetRef, spent: i64, reserved: i64) -> Result<Charge, StoreError> {
-        let mut transaction = begin(self).await?;
-        let corrected = correct(&mut transaction, budget, spent, reserved).await?;
-        transaction.commit().await.map_err(unavailable)?;
-        Ok(corrected)
+        let budget = budget.clone();
+        self.write(move |connection| correct(connection, &budget, spent, reserved)).await
     }
 }
 
-fn text(row: &SqliteRow, column: &str) -> Result<String, StoreError> {
-    row.try_get(column).map_err(unavailable)
-}
-
-fn number(row: &SqliteRow, column: &str) -> Result<i64, StoreError> {
-    row.try_get(column).map_err(unavailable)
+fn find_key(connection: &Connection, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError> {
+    row(connection, FIND_KEY, [hash.0], key)
 }
 
 /// The error for a damaged row that belongs to no run.
@@ -134,23 +124,22 @@ fn damaged(column: &'static str, value: String) -> StoreError {
     Damage::Column { column, value }.of(RunId::new(Uuid::nil()))
 }
 
-fn tenant(row: &SqliteRow) -> Result<TenantId, StoreError> {
-    TenantId::new(text(row, "tenant")?).map_err(|e| damaged("keys.tenant", e.name))
+fn tenant(row: &Row<'_>) -> Result<TenantId, StoreError> {
+    TenantId::new(column::<String>(row, "tenant")?).map_err(|e| damaged("keys.tenant", e.name))
 }
 
-fn key(row: &SqliteRow) -> Result<KeyRecord, StoreError> {
-    let revoked_ms: Option<i64> = row.try_get("revoked_ms").map_err(unavailable)?;
+fn key(row: &Row<'_>) -> Result<KeyRecord, StoreError> {
     Ok(KeyRecord {
-        id: KeyId::new(text(row, "id")?).map_err(|e| damaged("keys.id", e.name))?,
+        id: KeyId::new(column::<String>(row, "id")?).map_err(|e| damaged("keys.id", e.name))?,
         tenant: tenant(row)?,
-        created_at: time(number(row, "created_ms")?),
-        revoked_at: revoked_ms.map(time),
+        created_at: time(column(row, "created_ms")?),
+        revoked_at: column::<Option<i64>>(row, "revoked_ms")?.map(time),
     })
 }
 
-fn budget(row: &SqliteRow) -> Result<Budget, StoreError> {
-    let (payer, period) = (text(row, "payer")?, text(row, "period")?);
-    let cap: Option<i64> = row.try_get("cap_nano_usd").map_err(unavailable)?;
+fn budget(row: &Row<'_>) -> Result<Budget, StoreError> {
+    let (payer, period): (String, String) = (column(row, "payer")?, column(row, "period")?);
+    let cap: Option<i64> = column(row, "cap_nano_usd")?;
     Ok(Budget {
         tenant: tenant(row)?,
         period: Period::from_name(&period).ok_or_else(|| damaged("budgets.period", period))?,

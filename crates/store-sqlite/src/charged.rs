@@ -5,10 +5,9 @@ use podium_domain::money::Cost;
 use podium_domain::run::Booking;
 use podium_ports::store::StoreError;
 use podium_store_format::{stored, unsigned};
-use sqlx::Row;
-use sqlx::sqlite::SqliteConnection;
+use rusqlite::{Connection, Row, params};
 
-use crate::row::unavailable;
+use crate::row::{column, execute, row, unavailable};
 
 // A budget that was removed, or has another period by now, has no cap. A missing sum is zero. Runs of older versions do not name
 // the period of their budget.
@@ -37,58 +36,54 @@ WHERE payer = ?1 AND from_ms = ?2
 RETURNING spent_nano_usd, reserved_nano_usd";
 
 /// Books a commit, even if it exceeds a cap.
-pub(crate) async fn book(
-    connection: &mut SqliteConnection,
-    booking: Option<&Booking>,
-) -> Result<(), StoreError> {
+pub(crate) fn book(connection: &Connection, booking: Option<&Booking>) -> Result<(), StoreError> {
     let Some(booking) = booking else { return Ok(()) };
     for budget in &booking.budgets {
-        add(connection, budget, booking.spent, booking.reserved).await?;
+        add(connection, budget, booking.spent, booking.reserved)?;
     }
     Ok(())
 }
 
 /// Adds to the spent and reserved sums of a budget.
-async fn add(
-    connection: &mut SqliteConnection,
-    budget: &BudgetRef,
-    spent: i64,
-    reserved: i64,
-) -> Result<(), StoreError> {
-    let add = sqlx::query(BOOK)
-        .bind(budget.payer.to_string())
-        .bind(stored(budget.from.unix_ms()))
-        .bind(spent)
-        .bind(reserved);
-    add.execute(connection).await.map_err(unavailable).map(drop)
+fn add(connection: &Connection, budget: &BudgetRef, spent: i64, reserved: i64) -> Result<(), StoreError> {
+    let columns = params![budget.payer.to_string(), stored(budget.from.unix_ms()), spent, reserved];
+    execute(connection, BOOK, columns).map(drop)
 }
 
 /// Adds an operator's correction to a sum. The sum does not become negative.
-pub(crate) async fn correct(
-    connection: &mut SqliteConnection,
+pub(crate) fn correct(
+    connection: &Connection,
     budget: &BudgetRef,
     spent: i64,
     reserved: i64,
 ) -> Result<Charge, StoreError> {
-    add(connection, budget, spent, reserved).await?;
-    let correct = sqlx::query(CORRECT_SUM).bind(budget.payer.to_string()).bind(stored(budget.from.unix_ms()));
-    let row = correct.fetch_one(connection).await.map_err(unavailable)?;
-    let cost = |column: &str| {
-        let nano = row.try_get::<i64, _>(column).map_err(unavailable)?;
-        Ok::<_, StoreError>(Cost::from_nano_usd(unsigned(nano)))
-    };
-    Ok(Charge { spent: cost("spent_nano_usd")?, reserved: cost("reserved_nano_usd")? })
+    add(connection, budget, spent, reserved)?;
+    let corrected = row(
+        connection,
+        CORRECT_SUM,
+        params![budget.payer.to_string(), stored(budget.from.unix_ms())],
+        charge,
+    );
+    corrected?.ok_or_else(|| unavailable(rusqlite::Error::QueryReturnedNoRows))
+}
+
+pub(crate) fn charge(row: &Row<'_>) -> Result<Charge, StoreError> {
+    Ok(Charge { spent: cost(row, "spent_nano_usd")?, reserved: cost(row, "reserved_nano_usd")? })
+}
+
+fn cost(row: &Row<'_>, name: &str) -> Result<Cost, StoreError> {
+    column(row, name).map(unsigned).map(Cost::from_nano_usd)
 }
 
 /// The first budget that cannot hold the booking, if it needs capacity.
-pub(crate) async fn shortage(
-    connection: &mut SqliteConnection,
+pub(crate) fn shortage(
+    connection: &Connection,
     booking: Option<&Booking>,
 ) -> Result<Option<Shortage>, StoreError> {
     let Some(booking) = booking.filter(|booking| booking.needs_capacity) else { return Ok(None) };
     for budget in &booking.budgets {
         let asked = i128::from(booking.spent) + i128::from(booking.reserved);
-        let shortage = shortage_of(connection, budget, asked).await?;
+        let shortage = shortage_of(connection, budget, asked)?;
         if shortage.is_some() {
             return Ok(shortage);
         }
@@ -96,28 +91,22 @@ pub(crate) async fn shortage(
     Ok(None)
 }
 
-async fn shortage_of(
-    connection: &mut SqliteConnection,
+fn shortage_of(
+    connection: &Connection,
     budget: &BudgetRef,
     asked: i128,
 ) -> Result<Option<Shortage>, StoreError> {
-    let read = sqlx::query(READ_ROOM)
-        .bind(budget.payer.to_string())
-        .bind(stored(budget.from.unix_ms()))
-        .bind(budget.period.map(Period::as_str));
-    let Some(row) = read.fetch_optional(connection).await.map_err(unavailable)? else { return Ok(None) };
-    let number = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
-    let (cap, spent, reserved) =
-        (number("cap_nano_usd")?, number("spent_nano_usd")?, number("reserved_nano_usd")?);
-    if i128::from(spent) + i128::from(reserved) + asked <= i128::from(cap) {
-        return Ok(None);
-    }
-    let cost = |nano| Cost::from_nano_usd(unsigned(nano));
-    Ok(Some(Shortage {
-        payer: budget.payer.clone(),
-        cap: cost(cap),
-        spent: cost(spent),
-        reserved: cost(reserved),
-        asked: Cost::from_nano_usd(u64::try_from(asked.max(0)).unwrap_or(u64::MAX)),
-    }))
+    let payer = &budget.payer;
+    let wanted = params![payer.to_string(), stored(budget.from.unix_ms()), budget.period.map(Period::as_str)];
+    let shortage = row(connection, READ_ROOM, wanted, |row| {
+        let number = |name| column::<i64>(row, name);
+        let sum = i128::from(number("spent_nano_usd")?) + i128::from(number("reserved_nano_usd")?);
+        if sum + asked <= i128::from(number("cap_nano_usd")?) {
+            return Ok(None);
+        }
+        let Charge { spent, reserved } = charge(row)?;
+        let asked = Cost::from_nano_usd(u64::try_from(asked.max(0)).unwrap_or(u64::MAX));
+        Ok(Some(Shortage { payer: payer.clone(), cap: cost(row, "cap_nano_usd")?, spent, reserved, asked }))
+    });
+    shortage.map(Option::flatten)
 }

@@ -4,7 +4,7 @@
 //! events serve searches: one row for each run, and one for each task.
 //!
 //! Writes use one connection, because `SQLite` has one writer at a time anyway. Reads use several; under WAL they see the last
-//! commit and never wait. Other processes may have the same file open.
+//! commit and never wait. Each connection is on a thread of its own. Other processes may have the same file open.
 //!
 //! One time in the rows of tasks is *not* in the events: until when a ready task counts as published. So a commit changes the times
 //! of a task only if its state or claim changed.
@@ -12,6 +12,7 @@
 
 mod accounts;
 mod charged;
+mod connections;
 mod leases;
 mod migrate;
 mod objects;
@@ -25,6 +26,7 @@ mod row;
 mod sweep;
 mod write;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,7 +39,10 @@ use podium_ports::store::{
     Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
     TaskBoard, ToLoad, Turn, Unwritten,
 };
-use sqlx::SqlitePool;
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::connections::Connections;
+use crate::row::unavailable;
 
 pub use open::OpenError;
 
@@ -60,9 +65,35 @@ impl Default for Options {
 /// Runs in a `SQLite` file. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Store {
-    writer: SqlitePool,
-    readers: SqlitePool,
+    writer: Arc<Connections>,
+    readers: Arc<Connections>,
     dispatch_grace: Duration,
+}
+
+impl Store {
+    /// Reads. Each statement sees the last commit.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.call(move |connection| work(connection)).await
+    }
+
+    /// Writes in one transaction: all of `work` is committed, or nothing if it fails. It takes the write lock at once, because a
+    /// transaction that reads first and writes later can be refused without waiting.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let write = move |connection: &mut Connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(unavailable)?;
+            let written = work(&transaction)?;
+            transaction.commit().map_err(unavailable)?;
+            Ok(written)
+        };
+        self.writer.call(write).await
+    }
 }
 
 #[async_trait]

@@ -1,9 +1,8 @@
 //! The migrations: finds the pending ones of a database and applies them.
 
 use podium_store_format::schema::{KnownMigration, Schema, UnusableSchema};
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{SqlSafeStr as _, SqlitePool};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use sha2::{Digest as _, Sha384};
 
 /// All migrations in order: each file of `migrations/sqlite`.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -15,50 +14,63 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "suspended runs", include_str!("../../../migrations/sqlite/0006_suspended_runs.sql")),
 ];
 
-fn all() -> Vec<Migration> {
-    let migration = |&(version, description, sql): &(i64, &'static str, &'static str)| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    MIGRATIONS.iter().map(migration).collect()
+/// The table of applied migrations, as sqlx creates it: earlier versions used sqlx, and sqlx can still read the file.
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
+    version BIGINT PRIMARY KEY,
+    description TEXT NOT NULL,
+    installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    success BOOLEAN NOT NULL,
+    checksum BLOB NOT NULL,
+    execution_time BIGINT NOT NULL
+)";
+
+/// -1: the time that the migration took was not measured.
+const NOTE_APPLIED: &str =
+    "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+VALUES (?1, ?2, TRUE, ?3, -1)";
+
+fn checksum(sql: &str) -> Vec<u8> {
+    Sha384::digest(sql).to_vec()
 }
 
 /// The migrations of this version.
 fn known() -> Vec<KnownMigration> {
-    let known = |migration: Migration| KnownMigration {
-        version: migration.version,
-        checksum: migration.checksum.into_owned(),
-    };
-    all().into_iter().map(known).collect()
+    let known = |&(version, _, sql): &(i64, &str, &str)| KnownMigration { version, checksum: checksum(sql) };
+    MIGRATIONS.iter().map(known).collect()
 }
 
-/// Applies pending migrations under the write lock: if two processes open a new file concurrently, one creates the tables.
-pub(crate) async fn migrate(writer: &SqlitePool) -> Result<Result<(), UnusableSchema>, MigrateError> {
-    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
-    let pending = match read_schema(&mut transaction).await?.pending(&known()) {
+/// Applies pending migrations in one transaction, under the write lock: if two processes open a new file concurrently, one creates
+/// the tables.
+pub(crate) fn migrate(writer: &mut Connection) -> Result<Result<(), UnusableSchema>, rusqlite::Error> {
+    let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let pending = match read_schema(&transaction)?.pending(&known()) {
         Ok(pending) => pending,
         Err(unusable) => return Ok(Err(unusable)),
     };
     if !pending.0.is_empty() {
-        let mut migrator = Migrator::with_migrations(all());
-        migrator.set_ignore_missing(true);
-        migrator.run(&mut *transaction).await?;
-        transaction.commit().await?;
+        transaction.execute_batch(CREATE_TABLE)?;
     }
+    for (version, description, sql) in MIGRATIONS.iter().filter(|(version, ..)| pending.0.contains(version)) {
+        transaction.execute_batch(sql)?;
+        transaction.execute(NOTE_APPLIED, params![version, description, checksum(sql)])?;
+    }
+    transaction.commit()?;
     Ok(Ok(()))
 }
 
-async fn read_schema(connection: &mut SqliteConnection) -> Result<Schema, sqlx::Error> {
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
-    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut *connection).await?;
-    let has = |table: &str| tables.iter().any(|name| name == table);
+fn read_schema(connection: &Connection) -> Result<Schema, rusqlite::Error> {
+    // `table_exists` would answer from what the connection knew of the schema before the transaction.
+    let mut find = connection.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?;
     let mut schema = Schema::default();
-    if has("_sqlx_migrations") {
-        let read = "SELECT version, checksum FROM _sqlx_migrations ORDER BY version";
-        schema.applied = sqlx::query_as(read).fetch_all(&mut *connection).await?;
+    if find.exists(["_sqlx_migrations"])? {
+        let mut read =
+            connection.prepare("SELECT version, checksum FROM _sqlx_migrations ORDER BY version")?;
+        let applied = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        schema.applied = applied.collect::<Result<_, _>>()?;
     }
-    if has("schema_floor") {
-        let read = "SELECT version FROM schema_floor";
-        schema.floor = sqlx::query_scalar(read).fetch_optional(connection).await?;
+    if find.exists(["schema_floor"])? {
+        let floor = connection.query_row("SELECT version FROM schema_floor", [], |row| row.get(0));
+        schema.floor = floor.optional()?;
     }
     Ok(schema)
 }

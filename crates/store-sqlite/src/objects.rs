@@ -6,11 +6,11 @@ use podium_domain::time::Timestamp;
 use podium_ports::objects::{Object, Objects};
 use podium_ports::store::StoreError;
 use podium_store_format::{Damage, stored, unsigned};
-use sqlx::Row as _;
+use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use crate::Store;
-use crate::row::unavailable;
+use crate::row::{column, execute, row, value};
 
 pub(crate) const READ_SECRET: &str = "-- read_secret
 SELECT secret FROM deployment_secret WHERE id = 1";
@@ -38,8 +38,8 @@ DELETE FROM objects WHERE rowid IN (
 #[async_trait]
 impl Objects for Store {
     async fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let row = sqlx::query(READ_SECRET).fetch_one(&self.readers).await.map_err(unavailable)?;
-        let secret: Vec<u8> = row.try_get("secret").map_err(unavailable)?;
+        let secret = self.read(|connection| value::<Vec<u8>>(connection, READ_SECRET, [])).await?;
+        let secret = secret.unwrap_or_default();
         let length = secret.len();
         secret.try_into().map_err(|_| {
             let value = format!("{length} bytes");
@@ -48,12 +48,13 @@ impl Objects for Store {
     }
 
     async fn find_object(&self, tenant: &TenantId, id: &str) -> Result<Option<Object>, StoreError> {
-        let find = sqlx::query(FIND_OBJECT).bind(tenant.as_str()).bind(id);
-        let Some(row) = find.fetch_optional(&self.readers).await.map_err(unavailable)? else {
-            return Ok(None);
+        let (tenant, id) = (tenant.clone(), id.to_owned());
+        let find = move |connection: &Connection| {
+            row(connection, FIND_OBJECT, params![tenant.as_str(), id], |row| {
+                Ok(Object { version: unsigned(column(row, "version")?), body: column(row, "body")? })
+            })
         };
-        let version: i64 = row.try_get("version").map_err(unavailable)?;
-        Ok(Some(Object { version: unsigned(version), body: row.try_get("body").map_err(unavailable)? }))
+        self.read(find).await
     }
 
     async fn put_object(
@@ -64,25 +65,36 @@ impl Objects for Store {
         body: &str,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
-        let put = sqlx::query(if after == 0 { ADD_OBJECT } else { CHANGE_OBJECT });
-        let put = put.bind(tenant.as_str()).bind(id).bind(body).bind(stored(at.unix_ms()));
-        let put = if after == 0 { put } else { put.bind(stored(after)) };
-        Ok(put.execute(&self.writer).await.map_err(unavailable)?.rows_affected() > 0)
+        let (tenant, id, body) = (tenant.clone(), id.to_owned(), body.to_owned());
+        let put = move |connection: &Connection| {
+            let (tenant, at) = (tenant.as_str(), stored(at.unix_ms()));
+            let put = if after == 0 {
+                execute(connection, ADD_OBJECT, params![tenant, id, body, at])
+            } else {
+                execute(connection, CHANGE_OBJECT, params![tenant, id, body, at, stored(after)])
+            };
+            Ok(put? > 0)
+        };
+        self.write(put).await
     }
 
     async fn remove_object(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
-        let remove = sqlx::query(REMOVE_OBJECT).bind(tenant.as_str()).bind(id);
-        Ok(remove.execute(&self.writer).await.map_err(unavailable)?.rows_affected() > 0)
+        let (tenant, id) = (tenant.clone(), id.to_owned());
+        let remove =
+            move |connection: &Connection| execute(connection, REMOVE_OBJECT, params![tenant.as_str(), id]);
+        Ok(self.write(remove).await? > 0)
     }
 }
 
 /// Removes objects that nobody changed after `changed_by`. Usually there are none, and no lock is taken.
 pub(crate) async fn remove_old(store: &Store, changed_by: Timestamp, limit: u32) -> Result<(), StoreError> {
     let changed_by = stored(changed_by.unix_ms());
-    let find = sqlx::query_scalar::<_, i64>(FIND_OLD_OBJECT).bind(changed_by);
-    if find.fetch_optional(&store.readers).await.map_err(unavailable)?.is_some() {
-        let remove = sqlx::query(REMOVE_OLD_OBJECTS).bind(changed_by).bind(limit);
-        remove.execute(&store.writer).await.map_err(unavailable)?;
+    let found: Option<i64> =
+        store.read(move |connection| value(connection, FIND_OLD_OBJECT, [changed_by])).await?;
+    if found.is_some() {
+        store
+            .write(move |connection| execute(connection, REMOVE_OLD_OBJECTS, params![changed_by, limit]))
+            .await?;
     }
     Ok(())
 }

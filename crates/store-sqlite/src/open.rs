@@ -3,24 +3,25 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use podium_store_format::schema::UnusableSchema;
-use sqlx::SqlitePool;
-use sqlx::migrate::MigrateError;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::connections::Connections;
 use crate::migrate::migrate;
 use crate::{Options, Store};
 
 /// How long a writer waits for a writer of another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// How long a caller waits for a connection.
-const ACQUIRE_MAX: Duration = Duration::from_secs(15);
+/// Prepared statements that a connection keeps: more than there are.
+const STATEMENTS_MAX: usize = 64;
 
-/// Most tries to connect while another process changes the file's mode, which takes milliseconds.
+/// Most tries to connect while another process changes the file's mode: together as long as [`BUSY_MAX`].
 const OPEN_TRIES_MAX: u32 = 500;
-const SQLITE_BUSY: u32 = 5;
+const OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum OpenError {
         path: PathBuf,
         /// The error of the database.
         #[source]
-        source: sqlx::Error,
+        source: rusqlite::Error,
     },
     /// This version cannot work with the tables.
     #[error("this version cannot use database `{}`", path.display())]
@@ -59,7 +60,16 @@ pub enum OpenError {
         path: PathBuf,
         /// The error of the migration.
         #[source]
-        source: MigrateError,
+        source: rusqlite::Error,
+    },
+    /// The operating system starts no threads for the connections.
+    #[error("threads for database `{}` cannot be started", path.display())]
+    Threads {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
     },
 }
 
@@ -67,24 +77,36 @@ impl Store {
     /// Opens the database, creates it if it does not exist, and applies pending migrations. Only the owner can read a new file,
     /// because it contains conversations.
     pub async fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let at = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(&at, options)).await;
+        let path = || path.to_owned();
+        opened.unwrap_or_else(|source| Err(OpenError::Threads { path: path(), source: source.into() }))
+    }
+
+    fn open_blocking(path: &Path, options: Options) -> Result<Self, OpenError> {
         let at = || path.to_owned();
         make_private(path).map_err(|source| OpenError::File { path: at(), source })?;
-        let connect = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            // Under WAL, NORMAL may lose the last commits on a power failure; they record what was paid for.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_MAX);
-        let writer =
-            pool(1, connect.clone()).await.map_err(|source| OpenError::Connect { path: at(), source })?;
-        let migrated = migrate(&writer).await.map_err(|source| OpenError::Migrate { path: at(), source })?;
+        let connect = || connect(path).map_err(|source| OpenError::Connect { path: at(), source });
+        let mut writer = connect()?;
+        let migrated = migrate(&mut writer).map_err(|source| OpenError::Migrate { path: at(), source })?;
         migrated.map_err(|source| OpenError::Unusable { path: at(), source })?;
-        let readers = pool(options.readers.max(1), connect.pragma("query_only", "on"));
-        let readers = readers.await.map_err(|source| OpenError::Connect { path: at(), source })?;
+        let mut readers = Vec::new();
+        for _ in 0..options.readers.max(1) {
+            let reader = connect()?;
+            let read_only = reader.pragma_update(None, "query_only", true);
+            read_only.map_err(|source| OpenError::Connect { path: at(), source })?;
+            readers.push(reader);
+        }
+        let start = |name, connections| {
+            let started = Connections::start(name, connections);
+            started.map(Arc::new).map_err(|source| OpenError::Threads { path: at(), source })
+        };
+        let (writer, readers) = (start("sqlite-writer", vec![writer])?, start("sqlite-reader", readers)?);
         Ok(Self { writer, readers, dispatch_grace: options.dispatch_grace })
     }
 
-    /// Waits for running statements and closes the connections. Without it nothing is lost, but the file is left as after a crash.
+    /// Waits for running statements and closes the connections. Without it nothing is lost, but the file may be left as after a
+    /// crash.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
@@ -102,32 +124,30 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 /// Connects. Changing a new file to WAL ignores the busy timeout: a process that opens the file at the same moment is refused at
 /// once and must try again.
-async fn pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     for _ in 0..OPEN_TRIES_MAX {
-        match try_pool(size, connect.clone()).await {
-            Err(error) if is_busy(&error) => tokio::task::yield_now().await,
+        match try_connect(path) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                thread::sleep(OPEN_PAUSE);
+            }
             outcome => return outcome,
         }
     }
-    try_pool(size, connect).await
+    try_connect(path)
 }
 
-fn is_busy(error: &sqlx::Error) -> bool {
-    let Some(error) = error.as_database_error() else { return false };
-    // The low byte of an extended code is the primary code.
-    error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
-}
-
-async fn try_pool(size: u32, connect: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
-    SqlitePoolOptions::new()
-        .max_connections(size)
-        .acquire_timeout(ACQUIRE_MAX)
-        // Connections are local and cheap to keep.
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .connect_with(connect)
-        .await
+fn try_connect(path: &Path) -> Result<Connection, rusqlite::Error> {
+    // Without the flag for URIs: a path that begins with `file:` is a path.
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_MAX)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // Under WAL, NORMAL may lose the last commits on a power failure; they record what was paid for.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    Ok(connection)
 }
 
 #[cfg(test)]
@@ -135,6 +155,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::row::execute;
 
     async fn open(path: &Path) -> Result<Store, OpenError> {
         Store::open(path, Options::default()).await
@@ -158,12 +179,16 @@ mod tests {
     async fn commits_are_synced_and_readers_cannot_write() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder.path().join("podium.db")).await.unwrap();
-        let synchronous: i64 =
-            sqlx::query_scalar("PRAGMA synchronous").fetch_one(&store.writer).await.unwrap();
-        assert_eq!(synchronous, 2, "2 is FULL");
-        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&store.writer).await.unwrap();
-        assert_eq!(mode, "wal");
-        sqlx::query("DELETE FROM runs").execute(&store.readers).await.unwrap_err();
+        let pragmas = |connection: &Connection| {
+            let number =
+                |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            Ok((mode, number("synchronous"), number("foreign_keys")))
+        };
+        let (writer, reader) = (store.write(pragmas).await.unwrap(), store.read(pragmas).await.unwrap());
+        assert_eq!(writer, ("wal".to_owned(), 2, 1), "2 is FULL");
+        assert_eq!(reader, writer);
+        store.read(|connection| execute(connection, "DELETE FROM runs", [])).await.unwrap_err();
     }
 
     #[tokio::test]
@@ -191,10 +216,11 @@ mod tests {
         let path = folder.path().join("podium.db");
         let store = open(&path).await.unwrap();
         let newer = "INSERT INTO _sqlx_migrations VALUES (9999, 'newer', CURRENT_TIMESTAMP, TRUE, x'00', 0)";
-        sqlx::query(newer).execute(&store.writer).await.unwrap();
+        store.write(|connection| execute(connection, newer, [])).await.unwrap();
         store.close().await;
         let store = open(&path).await.unwrap();
-        sqlx::query("UPDATE schema_floor SET version = 9999").execute(&store.writer).await.unwrap();
+        let raise = "UPDATE schema_floor SET version = 9999";
+        store.write(|connection| execute(connection, raise, [])).await.unwrap();
         store.close().await;
         let refused = open(&path).await.unwrap_err();
         assert!(matches!(refused, OpenError::Unusable { .. }), "{refused:?}");

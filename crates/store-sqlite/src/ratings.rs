@@ -5,11 +5,10 @@ use podium_domain::rating::Rating;
 use podium_domain::time::Timestamp;
 use podium_ports::store::{RatedRun, StoreError};
 use podium_store_format::{Damage, stored, time};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use rusqlite::{Connection, Row, params};
 
 use crate::Store;
-use crate::row::{id_bytes, run_id, unavailable};
+use crate::row::{column, execute, id_bytes, rows, run_id};
 
 pub(crate) const RATE_RUN: &str = "-- rate_run
 INSERT INTO ratings (run_id, tenant, score, comment, rated_ms)
@@ -30,13 +29,13 @@ pub(crate) async fn rate(
     rating: &Rating,
     at: Timestamp,
 ) -> Result<bool, StoreError> {
-    let rate = sqlx::query(RATE_RUN)
-        .bind(id_bytes(&run))
-        .bind(tenant.as_str())
-        .bind(rating.score())
-        .bind(rating.comment())
-        .bind(stored(at.unix_ms()));
-    Ok(rate.execute(&store.writer).await.map_err(unavailable)?.rows_affected() > 0)
+    let (tenant, rating) = (tenant.clone(), rating.clone());
+    let rate = move |connection: &Connection| {
+        let columns =
+            params![id_bytes(&run), tenant.as_str(), rating.score(), rating.comment(), stored(at.unix_ms())];
+        Ok(execute(connection, RATE_RUN, columns)? > 0)
+    };
+    store.write(rate).await
 }
 
 pub(crate) async fn rated(
@@ -46,17 +45,18 @@ pub(crate) async fn rated(
     before: RunId,
     limit: u32,
 ) -> Result<Vec<RatedRun>, StoreError> {
-    let after = after.as_ref().map_or(&BEFORE_ALL_IDS[..], id_bytes);
-    let list = sqlx::query(LIST_RATED).bind(tenant.as_str()).bind(after).bind(id_bytes(&before)).bind(limit);
-    list.fetch_all(&store.readers).await.map_err(unavailable)?.iter().map(rated_run).collect()
+    let tenant = tenant.clone();
+    let list = move |connection: &Connection| {
+        let after = after.as_ref().map_or(&BEFORE_ALL_IDS[..], id_bytes);
+        rows(connection, LIST_RATED, params![tenant.as_str(), after, id_bytes(&before), limit], rated_run)
+    };
+    store.read(list).await
 }
 
-fn rated_run(row: &SqliteRow) -> Result<RatedRun, StoreError> {
+fn rated_run(row: &Row<'_>) -> Result<RatedRun, StoreError> {
     let run = run_id(row, "run_id")?;
-    let score: f64 = row.try_get("score").map_err(unavailable)?;
-    let comment: Option<String> = row.try_get("comment").map_err(unavailable)?;
-    let rated_ms: i64 = row.try_get("rated_ms").map_err(unavailable)?;
-    let rating = Rating::new(score, comment)
+    let score: f64 = column(row, "score")?;
+    let rating = Rating::new(score, column(row, "comment")?)
         .map_err(|_| Damage::Column { column: "ratings.score", value: score.to_string() }.of(run))?;
-    Ok(RatedRun { run, rating, rated_at: time(rated_ms) })
+    Ok(RatedRun { run, rating, rated_at: time(column(row, "rated_ms")?) })
 }

@@ -1,25 +1,22 @@
 //! Reads runs, events and lists of runs.
 
-use std::collections::HashMap;
-
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
 use podium_store_format::{Damage, stored, time, unsigned};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use rusqlite::{Connection, Row, params};
 
 use crate::Store;
-use crate::row::{event, hex, id_bytes, run_id, unavailable};
+use crate::row::{column, event, id_bytes, rows, run_id, unavailable, value};
 
 // A run without events is damaged, not absent, hence the outer join.
-pub(crate) const LOAD_RUNS: &str = "-- load_runs
-SELECT runs.id, runs.version, sequence, at_ms, format, data
+pub(crate) const LOAD_RUN: &str = "-- load_run
+SELECT version, sequence, at_ms, format, data
 FROM runs LEFT JOIN run_events ON run_id = runs.id
-WHERE runs.id IN (SELECT unhex(value) FROM json_each(?1))
-ORDER BY runs.id, sequence";
+WHERE runs.id = ?1
+ORDER BY sequence";
 
 pub(crate) const READ_EVENTS: &str = "-- read_events
 SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
@@ -39,17 +36,27 @@ pub(crate) async fn load(store: &Store, runs: &[RunId]) -> Result<Vec<Option<Run
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<_> = runs.iter().map(|run| hex(run.as_uuid())).collect();
-    let ids = serde_json::to_string(&ids).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
-    let rows = sqlx::query(LOAD_RUNS).bind(ids).fetch_all(&store.readers).await.map_err(unavailable)?;
-    let mut loaded = HashMap::with_capacity(runs.len());
-    let id = |row: &SqliteRow| row.try_get::<Vec<u8>, _>("id").ok();
-    for rows in rows.chunk_by(|a, b| id(a) == id(b)) {
-        let run = replay(rows)?;
-        loaded.insert(run.id(), run);
+    let runs = runs.to_vec();
+    store.read(move |connection| runs.iter().map(|run| load_one(connection, *run)).collect()).await
+}
+
+/// Folds a run from all its events.
+fn load_one(connection: &Connection, id: RunId) -> Result<Option<Run>, StoreError> {
+    let mut statement = connection.prepare_cached(LOAD_RUN).map_err(unavailable)?;
+    let mut rows = statement.query([id_bytes(&id)]).map_err(unavailable)?;
+    let (mut version, mut events) = (None, Vec::new());
+    while let Some(row) = rows.next().map_err(unavailable)? {
+        version = Some(column(row, "version")?);
+        if column::<Option<i64>>(row, "sequence")?.is_some() {
+            events.push(event(id, row)?);
+        }
     }
-    // A run may occur twice in the request.
-    Ok(runs.iter().map(|run| loaded.get(run).cloned()).collect())
+    let Some(version) = version else { return Ok(None) };
+    let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
+    if stored(run.version()) != version {
+        return Err(Damage::Version { version, last: run.version() }.of(id));
+    }
+    Ok(Some(run))
 }
 
 pub(crate) async fn unsettled(
@@ -58,25 +65,12 @@ pub(crate) async fn unsettled(
     after: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunId>, StoreError> {
-    let after = after.as_ref().map_or(&[][..], id_bytes);
-    let find = sqlx::query(FIND_UNSETTLED).bind(after).bind(stored(ended_by.unix_ms())).bind(limit);
-    let rows = find.fetch_all(&store.readers).await.map_err(unavailable)?;
-    rows.iter().map(|row| run_id(row, "id")).collect()
-}
-
-/// Folds a run from the rows of all its events.
-fn replay(rows: &[SqliteRow]) -> Result<Run, StoreError> {
-    let Some(first) = rows.first() else { return Err(unavailable(sqlx::Error::RowNotFound)) };
-    let id = run_id(first, "id")?;
-    let version: i64 = first.try_get("version").map_err(unavailable)?;
-    let is_event =
-        |row: &&SqliteRow| row.try_get::<Option<i64>, _>("sequence").is_ok_and(|sequence| sequence.is_some());
-    let events = rows.iter().filter(is_event).map(|row| event(id, row)).collect::<Result<Vec<_>, _>>()?;
-    let run = Run::replay(id, &events).map_err(|illegal| StoreError::illegal(id, illegal))?;
-    if stored(run.version()) != version {
-        return Err(Damage::Version { version, last: run.version() }.of(id));
-    }
-    Ok(run)
+    let find = move |connection: &Connection| {
+        let after = after.as_ref().map_or(&[][..], id_bytes);
+        let wanted = params![after, stored(ended_by.unix_ms()), limit];
+        rows(connection, FIND_UNSETTLED, wanted, |row| run_id(row, "id"))
+    };
+    store.read(find).await
 }
 
 pub(crate) async fn events(
@@ -85,14 +79,10 @@ pub(crate) async fn events(
     after: u64,
     limit: u32,
 ) -> Result<Vec<SequencedEvent>, StoreError> {
-    let rows = sqlx::query(READ_EVENTS)
-        .bind(id_bytes(&run))
-        .bind(stored(after))
-        .bind(limit)
-        .fetch_all(&store.readers)
-        .await
-        .map_err(unavailable)?;
-    rows.iter().map(|row| event(run, row)).collect()
+    let read = move |connection: &Connection| {
+        rows(connection, READ_EVENTS, params![id_bytes(&run), stored(after), limit], |row| event(run, row))
+    };
+    store.read(read).await
 }
 
 pub(crate) async fn list(
@@ -101,56 +91,46 @@ pub(crate) async fn list(
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
-    let before = before.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes);
-    let rows = sqlx::query(LIST_RUNS)
-        .bind(tenant.as_str())
-        .bind(before)
-        .bind(limit)
-        .fetch_all(&store.readers)
-        .await
-        .map_err(unavailable)?;
-    rows.iter().map(summary).collect()
+    let tenant = tenant.clone();
+    let list = move |connection: &Connection| {
+        let before = before.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes);
+        rows(connection, LIST_RUNS, params![tenant.as_str(), before, limit], summary)
+    };
+    store.read(list).await
 }
 
-fn summary(row: &SqliteRow) -> Result<RunSummary, StoreError> {
+fn summary(row: &Row<'_>) -> Result<RunSummary, StoreError> {
     let id = run_id(row, "id")?;
-    let text = |column: &str| row.try_get::<String, _>(column).map_err(unavailable);
-    let number = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
-    let cost = |column: &str| number(column).map(|nano| Cost::from_nano_usd(unsigned(nano)));
-    let count = |column: &str| number(column).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-    let tenant = TenantId::new(text("tenant")?)
+    let cost = |name: &str| column(row, name).map(unsigned).map(Cost::from_nano_usd);
+    let at_most = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+    let tenant = TenantId::new(column::<String>(row, "tenant")?)
         .map_err(|invalid| Damage::Column { column: "runs.tenant", value: invalid.name }.of(id))?;
-    let ended_ms: Option<i64> = row.try_get("ended_ms").map_err(unavailable)?;
-    let failed_steps: Option<i64> = row.try_get("failed_steps").map_err(unavailable)?;
-    let is = |column: &str| row.try_get::<Option<bool>, _>(column).map_err(unavailable);
-    let (degraded, refused) = (is("degraded")?, is("refused")?);
+    let failed_steps: Option<i64> = column(row, "failed_steps")?;
+    let (degraded, refused): (Option<bool>, Option<bool>) =
+        (column(row, "degraded")?, column(row, "refused")?);
     let lack = |failed_steps| {
-        let failed_steps = u32::try_from(failed_steps).unwrap_or(u32::MAX);
-        Some(Lack { failed_steps, degraded: degraded?, refused: refused? })
+        Some(Lack { failed_steps: at_most(failed_steps), degraded: degraded?, refused: refused? })
     };
     Ok(RunSummary {
         id,
         tenant,
-        model: text("model")?,
-        state: text("state")?,
-        question: text("question")?,
+        model: column(row, "model")?,
+        state: column(row, "state")?,
+        question: column(row, "question")?,
         sums: RunSums {
-            steps: count("steps")?,
+            steps: at_most(column(row, "steps")?),
             cost: cost("cost_nano_usd")?,
             wasted: cost("wasted_nano_usd")?,
             saved: cost("saved_nano_usd")?,
-            fallbacks: count("fallbacks")?,
+            fallbacks: at_most(column(row, "fallbacks")?),
             lack: failed_steps.and_then(lack),
         },
-        accepted_at: time(number("accepted_ms")?),
-        ended_at: ended_ms.map(time),
+        accepted_at: time(column(row, "accepted_ms")?),
+        ended_at: column::<Option<i64>>(row, "ended_ms")?.map(time),
     })
 }
 
 pub(crate) async fn ping(store: &Store) -> Result<(), StoreError> {
-    sqlx::query("-- ping\nSELECT 1 FROM runs LIMIT 1")
-        .fetch_optional(&store.readers)
-        .await
-        .map_err(unavailable)?;
-    Ok(())
+    let ping = |connection: &Connection| value::<i64>(connection, "-- ping\nSELECT 1 FROM runs LIMIT 1", []);
+    store.read(ping).await.map(drop)
 }

@@ -5,10 +5,10 @@ use podium_domain::time::Timestamp;
 use podium_ports::accounts::SUMS_KEPT;
 use podium_ports::store::StoreError;
 use podium_store_format::stored;
+use rusqlite::{Connection, params};
 
 use crate::Store;
-use crate::row::{id_bytes, unavailable};
-use crate::write::begin;
+use crate::row::{execute, id_bytes, value};
 
 // Ids sort by the time of acceptance, and no run ends before it is accepted. So the scan from the oldest id stops where no run can
 // have ended early enough.
@@ -39,37 +39,35 @@ SELECT from_ms FROM budget_sums WHERE from_ms > 0 AND from_ms < ?1 LIMIT 1";
 const NONE: &str = "[]";
 
 pub(crate) async fn remove_ended(store: &Store, ended_by: Timestamp, limit: u32) -> Result<u32, StoreError> {
-    let before = RunId::least_at(Timestamp::from_unix_ms(ended_by.unix_ms().saturating_add(1)));
-    let find = || {
-        let find = sqlx::query_scalar::<_, String>(FIND_ENDED).bind(id_bytes(&before));
-        find.bind(stored(ended_by.unix_ms())).bind(limit)
-    };
     remove_sums(store, ended_by.before(SUMS_KEPT)).await?;
     // Usually there is nothing to remove, which takes no lock.
-    if find().fetch_one(&store.readers).await.map_err(unavailable)? == NONE {
+    if store.read(move |connection| find(connection, ended_by, limit)).await? == NONE {
         return Ok(0);
     }
-    let mut transaction = begin(store).await?;
-    let runs = find().fetch_one(&mut *transaction).await.map_err(unavailable)?;
-    let mut removed = 0;
-    for remove in [REMOVE_EVENTS, REMOVE_TASKS, REMOVE_RATINGS, REMOVE_RUNS] {
-        let done = sqlx::query(remove).bind(&runs).execute(&mut *transaction).await.map_err(unavailable)?;
-        removed = done.rows_affected();
-    }
-    transaction.commit().await.map_err(unavailable)?;
-    Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+    let remove = move |connection: &Connection| {
+        let runs = find(connection, ended_by, limit)?;
+        let mut removed = 0;
+        for remove in [REMOVE_EVENTS, REMOVE_TASKS, REMOVE_RATINGS, REMOVE_RUNS] {
+            removed = execute(connection, remove, [&runs])?;
+        }
+        Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+    };
+    store.write(remove).await
+}
+
+/// A JSON list of runs that ended early enough.
+fn find(connection: &Connection, ended_by: Timestamp, limit: u32) -> Result<String, StoreError> {
+    let before = RunId::least_at(Timestamp::from_unix_ms(ended_by.unix_ms().saturating_add(1)));
+    let found = value(connection, FIND_ENDED, params![id_bytes(&before), stored(ended_by.unix_ms()), limit])?;
+    Ok(found.unwrap_or_else(|| NONE.to_owned()))
 }
 
 /// Removes the sums of periods that began before `before`. Usually there are none, and no lock is taken.
 async fn remove_sums(store: &Store, before: Timestamp) -> Result<(), StoreError> {
     let before = stored(before.unix_ms());
-    let found: Option<i64> = sqlx::query_scalar(FIND_OLD_SUM)
-        .bind(before)
-        .fetch_optional(&store.readers)
-        .await
-        .map_err(unavailable)?;
+    let found: Option<i64> = store.read(move |connection| value(connection, FIND_OLD_SUM, [before])).await?;
     if found.is_some() {
-        sqlx::query(REMOVE_SUMS).bind(before).execute(&store.writer).await.map_err(unavailable)?;
+        store.write(move |connection| execute(connection, REMOVE_SUMS, [before])).await?;
     }
     Ok(())
 }

@@ -1,22 +1,77 @@
-//! Converts between the rows of this database and the domain.
+//! Runs statements, and converts between the rows of this database and the domain.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use podium_domain::ids::{ClaimId, RunId};
-use podium_domain::run::{Run, SequencedEvent, TaskState};
+use podium_domain::ids::{ClaimId, ProcessId, RunId};
+use podium_domain::run::{Booking, Run, SequencedEvent, TaskState};
 use podium_ports::store::{Commit, PlacedTask, PublishBy, StoreError};
 use podium_store_format::{EventToStore, StoredEvent, stored, version_before};
-use serde::Serialize;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 use uuid::Uuid;
 
 /// Most characters of a question in a list.
 const QUESTION_CHARS_MAX: usize = 200;
 
 /// Wraps a failure of the database. The outcome of the statement is unknown.
-pub(crate) fn unavailable(source: sqlx::Error) -> StoreError {
+pub(crate) fn unavailable(source: rusqlite::Error) -> StoreError {
     StoreError::Unavailable(Box::new(source))
+}
+
+/// Runs a statement that returns no rows. Returns the number of rows that it changed.
+pub(crate) fn execute(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(unavailable)
+}
+
+/// The only column of the first row, if there is a row.
+pub(crate) fn value<T: FromSql>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Option<T>, StoreError> {
+    let value = connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| statement.query_row(params, |row| row.get(0)));
+    value.optional().map_err(unavailable)
+}
+
+/// All rows, each converted.
+pub(crate) fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    convert: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(unavailable)?;
+    let mut rows = statement.query(params).map_err(unavailable)?;
+    let mut converted = Vec::new();
+    while let Some(row) = rows.next().map_err(unavailable)? {
+        converted.push(convert(row)?);
+    }
+    Ok(converted)
+}
+
+/// The first row, converted, if there is one.
+pub(crate) fn row<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    convert: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(unavailable)?;
+    let mut rows = statement.query(params).map_err(unavailable)?;
+    rows.next().map_err(unavailable)?.map(convert).transpose()
+}
+
+pub(crate) fn column<T: FromSql>(row: &Row<'_>, name: &str) -> Result<T, StoreError> {
+    row.get(name).map_err(unavailable)
+}
+
+/// A text that is valid until the next row is read.
+pub(crate) fn text<'r>(row: &'r Row<'_>, name: &str) -> Result<&'r str, StoreError> {
+    let value = row.get_ref(name).map_err(unavailable)?;
+    value.as_str().map_err(|e| StoreError::Unavailable(Box::new(e)))
 }
 
 pub(crate) fn id_bytes(id: &RunId) -> &[u8] {
@@ -24,89 +79,97 @@ pub(crate) fn id_bytes(id: &RunId) -> &[u8] {
 }
 
 /// The tables ensure that ids have sixteen bytes.
-fn uuid(row: &SqliteRow, column: &str) -> Result<Uuid, StoreError> {
-    let bytes: &[u8] = row.try_get(column).map_err(unavailable)?;
-    Uuid::from_slice(bytes).map_err(|e| StoreError::Unavailable(Box::new(e)))
+fn uuid(row: &Row<'_>, name: &str) -> Result<Uuid, StoreError> {
+    column(row, name).map(Uuid::from_bytes)
 }
 
-pub(crate) fn run_id(row: &SqliteRow, column: &str) -> Result<RunId, StoreError> {
-    uuid(row, column).map(RunId::new)
+pub(crate) fn run_id(row: &Row<'_>, name: &str) -> Result<RunId, StoreError> {
+    uuid(row, name).map(RunId::new)
 }
 
-pub(crate) fn claim_id(row: &SqliteRow, column: &str) -> Result<ClaimId, StoreError> {
-    uuid(row, column).map(ClaimId::new)
+pub(crate) fn claim_id(row: &Row<'_>, name: &str) -> Result<ClaimId, StoreError> {
+    uuid(row, name).map(ClaimId::new)
 }
 
-/// A UUID as hexadecimal text, for a JSON list that `SQLite` decodes.
-pub(crate) fn hex(id: &Uuid) -> String {
-    id.simple().to_string()
+/// Runs as a JSON list of hexadecimal ids, which `SQLite` decodes.
+pub(crate) fn json_list(runs: &[RunId]) -> Result<String, StoreError> {
+    let runs: Vec<_> = runs.iter().map(|run| run.as_uuid().simple().to_string()).collect();
+    serde_json::to_string(&runs).map_err(|e| StoreError::Unavailable(Box::new(e)))
 }
 
 /// A commit as rows, with the version that it follows.
-pub(crate) struct CommitRows<'c> {
-    pub(crate) commit: &'c Commit,
-    pub(crate) run: &'c Run,
+pub(crate) struct CommitRows {
+    pub(crate) run: Arc<Run>,
+    pub(crate) is_first: bool,
     pub(crate) version_before: i64,
     pub(crate) events: Vec<EventToStore>,
+    pub(crate) booking: Option<Booking>,
+    pub(crate) tasks: Vec<TaskRow>,
 }
 
-impl<'c> CommitRows<'c> {
-    pub(crate) fn new(commit: &'c Commit) -> Result<Self, StoreError> {
-        let (run, version_before) = (&commit.after, stored(version_before(commit)?));
-        let events = commit.events.iter().map(|event| EventToStore::new(run.id(), event));
-        Ok(Self { commit, run, version_before, events: events.collect::<Result<_, _>>()? })
+impl CommitRows {
+    pub(crate) fn new(commit: &Commit, dispatch_grace: Duration) -> Result<Self, StoreError> {
+        let version_before = stored(version_before(commit)?);
+        let events = commit.events.iter().map(|event| EventToStore::new(commit.after.id(), event));
+        Ok(Self {
+            run: Arc::clone(&commit.after),
+            is_first: commit.is_first(),
+            version_before,
+            events: events.collect::<Result<_, _>>()?,
+            booking: commit.booking().cloned(),
+            tasks: commit.tasks().map(|placed| TaskRow::new(&placed, dispatch_grace)).collect(),
+        })
     }
 }
 
 /// Decodes a row of `run_events`.
-pub(crate) fn event(run: RunId, row: &SqliteRow) -> Result<SequencedEvent, StoreError> {
-    let get = |column: &str| row.try_get::<i64, _>(column).map_err(unavailable);
-    let (sequence, at_ms, format) = (get("sequence")?, get("at_ms")?, get("format")?);
-    let data = row.try_get("data").map_err(unavailable)?;
-    StoredEvent { sequence, at_ms, format, data }.read(run)
+pub(crate) fn event(run: RunId, row: &Row<'_>) -> Result<SequencedEvent, StoreError> {
+    let (sequence, at_ms) = (column(row, "sequence")?, column(row, "at_ms")?);
+    StoredEvent { sequence, at_ms, format: column(row, "format")?, data: text(row, "data")? }.read(run)
 }
 
-/// A row of `tasks`, passed to the statement as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct TaskRow<'c> {
-    run: String,
-    task: String,
-    state: &'static str,
-    lane: String,
-    tenant: &'c str,
-    ready_ms: Option<i64>,
-    told_until_ms: Option<i64>,
-    claim: Option<String>,
-    process: Option<String>,
-    lease_until_ms: Option<i64>,
+/// A row of `tasks`, without the columns of its run.
+#[derive(Debug)]
+pub(crate) struct TaskRow {
+    pub(crate) task: String,
+    pub(crate) state: &'static str,
+    pub(crate) lane: String,
+    pub(crate) ready_ms: Option<i64>,
+    pub(crate) told_until_ms: Option<i64>,
+    pub(crate) claim: Option<ClaimId>,
+    pub(crate) process: Option<ProcessId>,
+    pub(crate) lease_until_ms: Option<i64>,
 }
 
-impl<'c> TaskRow<'c> {
-    /// The rows of all tasks of a commit's run.
-    pub(crate) fn all(commit: &'c Commit, dispatch_grace: Duration) -> impl Iterator<Item = Self> {
-        let (run, tenant) = (hex(commit.after.id().as_uuid()), commit.after.spec().tenant.as_str());
-        commit.tasks().map(move |PlacedTask { id, task, place }| {
-            let (mut ready_ms, mut told_until_ms) = (None, None);
-            let (mut claim, mut process, mut lease_until_ms) = (None, None, None);
-            match &task.state {
-                TaskState::Ready { not_before } => {
-                    ready_ms = Some(stored(not_before.unix_ms()));
-                    told_until_ms = match place.publish_by {
-                        PublishBy::Writer => Some(stored(not_before.after(dispatch_grace).unix_ms())),
-                        PublishBy::Dispatcher => None,
-                    };
-                }
-                TaskState::Running { claim: holder, process: of, lease_until } => {
-                    claim = Some(hex(holder.as_uuid()));
-                    process = of.map(|process| hex(process.as_uuid()));
-                    lease_until_ms = Some(stored(lease_until.unix_ms()));
-                }
-                _ => {}
+impl TaskRow {
+    fn new(placed: &PlacedTask<'_>, dispatch_grace: Duration) -> Self {
+        let PlacedTask { id, task, place } = placed;
+        let mut row = Self {
+            task: id.to_string(),
+            state: task.state.as_str(),
+            lane: place.lane.to_string(),
+            ready_ms: None,
+            told_until_ms: None,
+            claim: None,
+            process: None,
+            lease_until_ms: None,
+        };
+        match &task.state {
+            TaskState::Ready { not_before } => {
+                row.ready_ms = Some(stored(not_before.unix_ms()));
+                row.told_until_ms = match place.publish_by {
+                    PublishBy::Writer => Some(stored(not_before.after(dispatch_grace).unix_ms())),
+                    PublishBy::Dispatcher => None,
+                };
             }
-            let (run, task, state) = (run.clone(), id.to_string(), task.state.as_str());
-            let lane = place.lane.to_string();
-            Self { run, task, state, lane, tenant, ready_ms, told_until_ms, claim, process, lease_until_ms }
-        })
+            TaskState::Running { claim, process, lease_until } => {
+                row.claim = Some(*claim);
+                row.process = *process;
+                row.lease_until_ms = Some(stored(lease_until.unix_ms()));
+            }
+            _ => {}
+        }
+        row
     }
 }
 

@@ -1,16 +1,17 @@
 //! The work of the sweeper, and the backlogs.
 
+use std::sync::Arc;
+
 use podium_domain::ids::RunId;
 use podium_domain::run::TaskRef;
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{Again, AgainParts, ClaimRef, Due, ReadyTask, StoreError};
 use podium_store_format::{stored, task};
-use sqlx::Row;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use rusqlite::{Connection, Row, params};
 
 use crate::Store;
-use crate::row::{claim_id, hex, id_bytes, run_id, unavailable};
+use crate::row::{claim_id, column, execute, id_bytes, json_list, rows, run_id, text};
 
 /// Most outstanding tasks of a tenant in a lane that are counted. A tenant with more is last in any case.
 const COUNTED_MAX: i64 = 1_000;
@@ -106,25 +107,25 @@ pub(crate) async fn due(
 ) -> Result<Due, StoreError> {
     let AgainParts { at_ms, from_ms, most_ms } = Again::new(now, again_at).parts();
     let now = stored(now.unix_ms());
-    let except: Vec<_> = except.iter().map(|run| hex(run.as_uuid())).collect();
-    let except = serde_json::to_string(&except).map_err(|e| StoreError::Unavailable(Box::new(e)))?;
-    let ready = sqlx::query(TELL_READY).bind(now).bind(stored(at_ms)).bind(limit).bind(&except);
-    let ready = ready.bind(stored(from_ms)).bind(stored(most_ms));
-    let ready = ready.fetch_all(&store.writer).await.map_err(unavailable)?;
-    let backlogs = sqlx::query(FIND_BACKLOGS).fetch_all(&store.readers).await.map_err(unavailable)?;
-    let expired = sqlx::query(FIND_EXPIRED).bind(now).bind(limit).bind(&except);
-    let expired = expired.fetch_all(&store.readers).await.map_err(unavailable)?;
-    let overdue = sqlx::query(FIND_OVERDUE).bind(now).bind(limit).bind(&except);
-    let overdue = overdue.fetch_all(&store.readers).await.map_err(unavailable)?;
-    Ok(Due {
-        ready: ready.iter().filter_map(|row| ready_task(row).transpose()).collect::<Result<_, _>>()?,
-        backlogs: backlogs
-            .iter()
-            .filter_map(|row| row.try_get::<&str, _>("lane").ok()?.parse().ok())
-            .collect(),
-        expired: expired.iter().map(claim_ref).collect::<Result<_, _>>()?,
-        overdue: overdue.iter().map(|row| run_id(row, "id")).collect::<Result<_, _>>()?,
-    })
+    let except = Arc::new(json_list(except)?);
+    let publish = {
+        let except = Arc::clone(&except);
+        move |connection: &Connection| {
+            let wanted = params![now, stored(at_ms), limit, except, stored(from_ms), stored(most_ms)];
+            rows(connection, TELL_READY, wanted, ready_task)
+        }
+    };
+    let ready = store.write(publish).await?;
+    let find = move |connection: &Connection| {
+        let wanted = params![now, limit, except];
+        Ok(Due {
+            ready: ready.into_iter().flatten().collect(),
+            backlogs: rows(connection, FIND_BACKLOGS, [], lane)?.into_iter().flatten().collect(),
+            expired: rows(connection, FIND_EXPIRED, wanted, claim_ref)?,
+            overdue: rows(connection, FIND_OVERDUE, wanted, |row| run_id(row, "id"))?,
+        })
+    };
+    store.read(find).await
 }
 
 /// A task of a backlog, ordered by its turn: its tenant's outstanding tasks plus its position among the tenant's waiting ones;
@@ -142,43 +143,35 @@ pub(crate) async fn take(
     again_at: Timestamp,
     limit: u32,
 ) -> Result<Vec<(RunId, TaskRef)>, StoreError> {
-    let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
-    let mut chosen = in_turn(&mut transaction, &lane.to_string(), stored(now.unix_ms()), limit).await?;
-    chosen.sort_unstable_by_key(|waiting| (waiting.place, waiting.run, waiting.task));
-    chosen.truncate(limit as usize);
-    for waiting in &chosen {
-        sqlx::query(TELL_TASK)
-            .bind(id_bytes(&waiting.run))
-            .bind(waiting.task.to_string())
-            .bind(stored(again_at.unix_ms()))
-            .execute(&mut *transaction)
-            .await
-            .map_err(unavailable)?;
-    }
-    transaction.commit().await.map_err(unavailable)?;
-    Ok(chosen.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
+    let (lane, now) = (lane.to_string(), stored(now.unix_ms()));
+    let take = move |connection: &Connection| {
+        let mut chosen = in_turn(connection, &lane, now, limit)?;
+        chosen.sort_unstable_by_key(|waiting| (waiting.place, waiting.run, waiting.task));
+        chosen.truncate(limit as usize);
+        for Waiting { run, task, .. } in &chosen {
+            let columns = params![id_bytes(run), task.to_string(), stored(again_at.unix_ms())];
+            execute(connection, TELL_TASK, columns)?;
+        }
+        Ok(chosen.into_iter().map(|waiting| (waiting.run, waiting.task)).collect())
+    };
+    store.write(take).await
 }
 
 /// Reads of each tenant no more tasks than could be taken, so a long backlog is not read.
-async fn in_turn(
-    connection: &mut SqliteConnection,
-    lane: &str,
-    now: i64,
-    limit: u32,
-) -> Result<Vec<Waiting>, StoreError> {
-    let tenants = sqlx::query(COUNT_OUTSTANDING).bind(lane).bind(COUNTED_MAX);
-    let tenants = tenants.fetch_all(&mut *connection).await.map_err(unavailable)?;
+fn in_turn(connection: &Connection, lane: &str, now: i64, limit: u32) -> Result<Vec<Waiting>, StoreError> {
+    let tenants = rows(connection, COUNT_OUTSTANDING, params![lane, COUNTED_MAX], |row| {
+        Ok((column::<String>(row, "tenant")?, column::<i64>(row, "outstanding")?))
+    })?;
     let mut candidates = Vec::new();
-    for row in tenants {
-        let tenant: &str = row.try_get("tenant").map_err(unavailable)?;
-        let outstanding: i64 = row.try_get("outstanding").map_err(unavailable)?;
-        let backlog = sqlx::query(READ_BACKLOG).bind(lane).bind(tenant).bind(now).bind(limit);
-        let backlog = backlog.fetch_all(&mut *connection).await.map_err(unavailable)?;
-        for (place, row) in (1..).zip(&backlog) {
+    for (tenant, outstanding) in tenants {
+        let backlog = rows(connection, READ_BACKLOG, params![lane, tenant, now, limit], |row| {
             let (run, task) = run_and_task(row)?;
-            let ready_ms: i64 = row.try_get("ready_ms").map_err(unavailable)?;
-            candidates.push(Waiting { place: (outstanding + place, ready_ms), run, task });
-        }
+            Ok(Waiting { place: (outstanding, column(row, "ready_ms")?), run, task })
+        })?;
+        candidates.extend((1..).zip(backlog).map(|(nth, mut waiting)| {
+            waiting.place.0 += nth;
+            waiting
+        }));
     }
     Ok(candidates)
 }
@@ -187,28 +180,33 @@ pub(crate) async fn put_back(store: &Store, tasks: &[(RunId, TaskRef)]) -> Resul
     if tasks.is_empty() {
         return Ok(());
     }
-    let mut transaction = store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
-    for (run, task) in tasks {
-        let put_back = sqlx::query(PUT_BACK).bind(id_bytes(run)).bind(task.to_string());
-        put_back.execute(&mut *transaction).await.map_err(unavailable)?;
-    }
-    transaction.commit().await.map_err(unavailable)
+    let tasks = tasks.to_vec();
+    let put_back = move |connection: &Connection| {
+        for (run, task) in &tasks {
+            execute(connection, PUT_BACK, params![id_bytes(run), task.to_string()])?;
+        }
+        Ok(())
+    };
+    store.write(put_back).await
 }
 
 /// `None` if only a newer version knows the lane.
-fn ready_task(row: &SqliteRow) -> Result<Option<ReadyTask>, StoreError> {
+fn ready_task(row: &Row<'_>) -> Result<Option<ReadyTask>, StoreError> {
     let (run, task) = run_and_task(row)?;
-    let lane: &str = row.try_get("lane").map_err(unavailable)?;
-    Ok(lane.parse().ok().map(|lane| ReadyTask { run, task, lane }))
+    Ok(lane(row)?.map(|lane| ReadyTask { run, task, lane }))
 }
 
-fn run_and_task(row: &SqliteRow) -> Result<(RunId, TaskRef), StoreError> {
+/// `None` if only a newer version knows the lane.
+fn lane(row: &Row<'_>) -> Result<Option<Lane>, StoreError> {
+    Ok(text(row, "lane")?.parse().ok())
+}
+
+fn run_and_task(row: &Row<'_>) -> Result<(RunId, TaskRef), StoreError> {
     let run = run_id(row, "run_id")?;
-    let text: &str = row.try_get("task").map_err(unavailable)?;
-    Ok((run, task(run, text)?))
+    Ok((run, task(run, text(row, "task")?)?))
 }
 
-pub(crate) fn claim_ref(row: &SqliteRow) -> Result<ClaimRef, StoreError> {
+fn claim_ref(row: &Row<'_>) -> Result<ClaimRef, StoreError> {
     let (run, task) = run_and_task(row)?;
     Ok(ClaimRef { run, task, claim: claim_id(row, "claim")? })
 }

@@ -10,8 +10,7 @@ use podium_ports::store::{RunLog, StoreError, TaskBoard};
 use podium_store_format::Damage;
 use podium_store_sqlite::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan};
-use sqlx::Connection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 struct Scene {
@@ -35,13 +34,11 @@ async fn a_scene() -> Scene {
 }
 
 impl Scene {
-    async fn damage(&self, sql: &'static str) {
-        let options = SqliteConnectOptions::new().filename(&self.path);
-        let mut raw = SqliteConnection::connect_with(&options).await.unwrap();
-        let id = self.run.id();
-        let damaged =
-            sqlx::query(sql).bind(id.as_uuid().as_bytes().as_slice()).execute(&mut raw).await.unwrap();
-        assert!(damaged.rows_affected() > 0, "{sql} damages nothing");
+    fn damage(&self, sql: &str) {
+        let raw = Connection::open(&self.path).unwrap();
+        raw.pragma_update(None, "foreign_keys", true).unwrap();
+        let damaged = raw.execute(sql, [self.run.id().as_uuid().as_bytes()]).unwrap();
+        assert!(damaged > 0, "{sql} damages nothing");
     }
 }
 
@@ -71,7 +68,7 @@ async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
     ];
     for (sql, expected) in cases {
         let scene = a_scene().await;
-        scene.damage(sql).await;
+        scene.damage(sql);
         let (run, why) = named(scene.store.load(&[scene.other.id(), scene.run.id()]).await);
         assert_eq!(run, scene.run.id());
         assert!(why.contains(expected), "{sql}: {why}");
@@ -83,7 +80,7 @@ async fn a_damaged_log_is_named_and_leaves_other_runs_alone() {
 #[tokio::test]
 async fn a_damaged_row_is_named() {
     let scene = a_scene().await;
-    scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = ? AND task = 'step.0.0'").await;
+    scene.damage("UPDATE tasks SET task = 'nap.1' WHERE run_id = ? AND task = 'step.0.0'");
     let end = scene.run.run.spec().deadline_at;
     let (run, why) = named(scene.store.due(end, end, 10, &[]).await);
     assert_eq!((run, why.as_str()), (scene.run.id(), "column `tasks.task` has the invalid value `nap.1`"));
