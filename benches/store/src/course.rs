@@ -8,7 +8,6 @@ use podium_domain::money::Cost;
 use podium_domain::run::{Command, PlanResult, TaskRef};
 use podium_domain::usage::Spent;
 use podium_ports::store::{Appended, Commit, RunLog};
-use podium_store_postgres::Store;
 use podium_testkit::{Driven, SeededIds, a_planned, a_result, plan_of};
 
 const PLAN: TaskRef = TaskRef::Plan { round: 0 };
@@ -58,7 +57,7 @@ impl Course {
     }
 
     /// Carries it out: each commit follows a load of the run, as a decision needs it.
-    pub(crate) async fn take(&self, store: &Store) -> Result<Duration> {
+    pub(crate) async fn take(&self, store: &impl RunLog) -> Result<Duration> {
         let id = self.create.after.id();
         let begun = Instant::now();
         let created = store.append(std::slice::from_ref(&self.create)).await?;

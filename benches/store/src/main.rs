@@ -3,7 +3,9 @@
 
 mod course;
 mod full;
+mod sqlite;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,9 +36,12 @@ struct Arguments {
     /// Rounds; in each, every database has its turn.
     #[arg(long, default_value_t = 15)]
     rounds: u32,
-    /// New runs in each turn, one after the other.
+    /// New runs in each turn, one after the other; in SQLite, shared by the callers.
     #[arg(long, default_value_t = 40)]
     runs: u32,
+    /// Measure SQLite instead, in new databases in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    sqlite: Option<PathBuf>,
 }
 
 /// One of the databases that are compared, and what it took.
@@ -87,6 +92,9 @@ impl Subject {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(folder) = &arguments.sqlite {
+        return sqlite::measure(folder, arguments.runs, arguments.rounds).await;
+    }
     let postgres = Postgres::start().await?;
     let [empty, full] = [postgres.database().await?, postgres.database().await?];
     let open =

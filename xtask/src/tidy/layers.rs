@@ -53,7 +53,15 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-harness", uses: &[], tests_use: &[] },
     Layer {
         package: "podium-bench-store",
-        uses: &["podium-domain", "podium-harness", "podium-ports", "podium-store-postgres", "podium-testkit"],
+        uses: &[
+            "podium-bench-measure",
+            "podium-domain",
+            "podium-harness",
+            "podium-ports",
+            "podium-store-postgres",
+            "podium-store-sqlite",
+            "podium-testkit",
+        ],
         tests_use: &[],
     },
     Layer {
