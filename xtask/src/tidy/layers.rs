@@ -51,6 +51,8 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-redis", uses: DOMAIN_AND_PORTS, tests_use: SERVERS },
     Layer { package: "podium-demo-workers", uses: &[], tests_use: &[] },
     Layer { package: "podium-harness", uses: &[], tests_use: &[] },
+    // It is published: its code depends on no other crate of the workspace. Tests call it against a scripted server.
+    Layer { package: "podium-client", uses: &[], tests_use: &["podium-api", "podium-harness"] },
     Layer {
         package: "podium-bench-store",
         uses: &[
@@ -259,8 +261,9 @@ const LAYERS: &[Layer] = &[
             "podium-vendor-sim",
             "podium-vendors",
         ],
-        // A test prints the settings of all programs.
+        // A test prints the settings of all programs; another calls the server with the published client.
         tests_use: &[
+            "podium-client",
             "podium-executor",
             "podium-gateway",
             "podium-harness",

@@ -23,6 +23,7 @@ const CLEAN: &[&str] = &[
     "benches/measure/",
     "benches/peers/",
     "benches/store/",
+    "clients/rust/",
     "crates/api/",
     "crates/bundle/",
     "crates/cluster/",
@@ -164,9 +165,9 @@ fn unlisted_folder(path: &str) -> Option<&str> {
 
 /// The passages of a file that are checked.
 fn readable(path: &str, text: &str) -> Vec<Passage> {
-    // Migrations are never edited, fixtures must not change, a program prints the settings, the checksum of a manifest identifies
-    // its bundle, two rules list refused words, and models depend on the exact text of prompts.
-    let kept = ["migrations/", "tests/fixtures/", "deploy/settings/", "/conductor.toml"];
+    // Migrations are never edited, fixtures must not change, a program prints the settings, generators write code, the checksum of a
+    // manifest identifies its bundle, two rules list refused words, and models depend on the exact text of prompts.
+    let kept = ["migrations/", "tests/fixtures/", "deploy/settings/", "/generated/", "/conductor.toml"];
     let files = ["crates/domain/src/prompt.rs", "xtask/src/tidy/decisions.rs", "xtask/src/tidy/prose.rs"];
     if files.contains(&path) || kept.iter().any(|name| path.contains(name)) {
         return Vec::new();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
 mod bundles;
+mod client;
 mod command_line;
 #[cfg(feature = "llama")]
 mod gpu;
