@@ -1,15 +1,12 @@
 """The servers under test: the real binaries on free loopback ports, stopped whatever happens."""
 
 import contextlib
-import importlib
-import importlib.resources
 import json
 import os
 import pathlib
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ import grpc
 import httpx
 import openai
 import pytest
-from grpc_tools import protoc
+from podium_client.v1 import event_pb2, podium_pb2, podium_pb2_grpc, run_pb2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
@@ -278,7 +275,7 @@ def versatile(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator
 
 @dataclass
 class Generated:
-    """The modules that grpcio-tools makes of `proto/`."""
+    """The generated modules of the package `podium-client`."""
 
     podium: object
     run: object
@@ -287,20 +284,8 @@ class Generated:
 
 
 @pytest.fixture(scope="session")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
-    out = tmp_path_factory.mktemp("generated")
-    files = sorted(str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto").rglob("*.proto"))
-    wkt = importlib.resources.files("grpc_tools") / "_proto"
-    arguments = ["protoc", f"-I{ROOT}/proto", f"-I{wkt}", f"--python_out={out}", f"--grpc_python_out={out}", *files]
-    assert protoc.main(arguments) == 0
-    sys.path.insert(0, str(out))
-    load = importlib.import_module
-    return Generated(
-        podium=load("podium.v1.podium_pb2"),
-        run=load("podium.v1.run_pb2"),
-        event=load("podium.v1.event_pb2"),
-        service=load("podium.v1.podium_pb2_grpc"),
-    )
+def generated() -> Generated:
+    return Generated(podium=podium_pb2, run=run_pb2, event=event_pb2, service=podium_pb2_grpc)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -17,6 +18,9 @@ export const OPTIONS = { apiKey: "none", maxRetries: 0, timeout: PATIENCE_MS };
 export class Programs {
   #children = [];
   #folder;
+  #podium;
+  /** The URL of Podium's gRPC API. */
+  grpc;
 
   /** Starts the simulated vendor and returns its URL. */
   async vendor() {
@@ -37,8 +41,18 @@ export class Programs {
     const data = ["--data", join(this.#folder, "data"), "--pool", pool, "--conductor", "direct:sim-words"];
     const binary = process.env.PODIUM_BIN ?? join(dirname(simulator()), "podium");
     const url = `http://127.0.0.1:${http}`;
-    await this.#start(binary, ["serve", ...listen, ...data], `${url}/readyz`);
+    this.grpc = `http://127.0.0.1:${grpc}`;
+    this.#podium = [binary, ["serve", ...listen, ...data], `${url}/readyz`];
+    await this.#start(...this.#podium);
     return url;
+  }
+
+  /** Kills Podium, and starts it again with the same addresses and data. */
+  async killAndStartAgain() {
+    const child = this.#children.pop();
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    await this.#start(...this.#podium);
   }
 
   stop() {

@@ -1,4 +1,4 @@
-"""The gRPC API, through a client that grpcio-tools generates from `proto/`."""
+"""The gRPC API, through the generated client of the package `podium-client`."""
 
 import uuid
 
