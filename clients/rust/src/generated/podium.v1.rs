@@ -501,7 +501,7 @@ pub struct Run {
     /// After an answer with calls, a new run with their results at the end of its conversation continues with the same worker.
     #[prost(message, repeated, tag = "45")]
     pub tool_calls: ::prost::alloc::vec::Vec<ToolCall>,
-    /// Of a suspended run: it fails at this time unless the results of its tool calls are submitted.
+    /// A suspended run fails at this time unless the results of its tool calls are submitted.
     #[prost(message, optional, tag = "46")]
     pub results_due_time: ::core::option::Option<::prost_types::Timestamp>,
     /// Usage that the step cache saved, if any. It is in neither usage nor cost_nano_usd.

@@ -1198,7 +1198,7 @@ export declare type Run = Message$1<"podium.v1.Run"> & {
   toolCalls: ToolCall[];
 
   /**
-   * Of a suspended run: it fails at this time unless the results of its tool calls are submitted.
+   * A suspended run fails at this time unless the results of its tool calls are submitted.
    *
    * @generated from field: google.protobuf.Timestamp results_due_time = 46;
    */
