@@ -121,6 +121,25 @@ pub const PARTS_MAX: usize = 256;
 /// Most bytes of all messages together.
 pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
+/// The user's turn after words of the assistant at the end of a request; see [`answerable`].
+pub const CONTINUE: &str = "Continue.";
+
+/// The messages as workers can answer them: a turn [`CONTINUE`] of the user is added after words of the assistant.
+///
+/// Clients send such words to get the rest of an answer that broke off. Several vendors reject them at the end, and the others treat
+/// them in different ways.
+#[must_use]
+pub fn answerable(mut messages: Vec<Message>) -> Vec<Message> {
+    let last = messages.iter().rfind(|message| message.role != Role::System);
+    let has_words = |last: &Message| {
+        last.role == Role::Assistant && last.calls().next().is_none() && !last.words().trim().is_empty()
+    };
+    if last.is_some_and(has_words) {
+        messages.push(Message::new(Role::User, CONTINUE));
+    }
+    messages
+}
+
 /// A client's messages: at least one. The last one is the user's: it is not blank, or it has results of tools. Instructions may
 /// follow it. Each tool call has its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,6 +375,28 @@ mod tests {
         let answered = vec![Message::new(Role::User, "hi"), Message::new(Role::Assistant, "hello")];
         assert_eq!(Conversation::new(answered), Err(ConversationError::NoQuestion));
         assert_eq!(Conversation::question_only("  "), Err(ConversationError::NoQuestion));
+    }
+
+    #[test]
+    fn words_of_the_assistant_at_the_end_are_followed_by_a_turn_of_the_user() {
+        let turn = |role, text: &str| Message::new(role, text);
+        let question = turn(Role::User, "count to three");
+        let begun = vec![question.clone(), turn(Role::Assistant, "one, ")];
+        let asked = [begun.clone(), vec![turn(Role::User, CONTINUE)]].concat();
+        assert_eq!(answerable(begun.clone()), asked);
+        assert_eq!(Conversation::new(asked).unwrap().question().lines().last(), Some(CONTINUE));
+        let instructed = [begun, vec![turn(Role::System, "be brief")]].concat();
+        assert_eq!(answerable(instructed).last(), Some(&turn(Role::User, CONTINUE)));
+        let call = Part::ToolCall(ToolCall::new("a", "look", "{}"));
+        for unchanged in [
+            vec![],
+            vec![turn(Role::System, "be brief")],
+            vec![question.clone()],
+            vec![question.clone(), turn(Role::Assistant, " \n")],
+            vec![question, turn(Role::Assistant, "I look.").with([call])],
+        ] {
+            assert_eq!(answerable(unchanged.clone()), unchanged);
+        }
     }
 
     #[test]

@@ -246,10 +246,6 @@ class Session:
         return output
 
 
-# Codex keeps the text of a stream that was cut, and then sends an input that ends with it.
-CUT_TEXT = pytest.mark.xfail(reason="Responses rejects an input that ends with an assistant message", strict=False)
-
-
 @pytest.mark.parametrize("agent", [OPENCODE, CLAUDE, CODEX], ids=lambda agent: agent.name)
 def test_an_agent_repairs_a_program(agent: Agent, model: str, server: Server, repository: pathlib.Path) -> None:
     Session(agent, model, server, repository, token_ms=1).finish()
@@ -260,9 +256,7 @@ def test_an_agent_repairs_a_program(agent: Agent, model: str, server: Server, re
         assert max(run["step_count"] for run in runs) == 2
 
 
-@pytest.mark.parametrize(
-    "agent", [OPENCODE, CLAUDE, pytest.param(CODEX, marks=CUT_TEXT)], ids=lambda agent: agent.name
-)
+@pytest.mark.parametrize("agent", [OPENCODE, CLAUDE, CODEX], ids=lambda agent: agent.name)
 def test_an_agent_survives_a_killed_server(agent: Agent, model: str, server: Server, repository: pathlib.Path) -> None:
     session = Session(agent, model, server, repository, token_ms=40)
 

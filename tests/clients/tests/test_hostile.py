@@ -256,7 +256,7 @@ def chat_messages() -> list[tuple[object, str]]:
         ([user, {**called, "tool_calls": [{**CALL, "id": ""}]}], "messages[1].tool_calls[0].id"),
         ([user, {**called, "tool_calls": [{**CALL, "id": 7}]}], "messages[1].tool_calls[0].id"),
         ([user, {**called, "tool_calls": [{"id": "c1", "type": "function"}]}], "messages[1].tool_calls[0].function"),
-        ([{"role": "assistant", "content": "x"}], "messages"),
+        ([{"role": "assistant", "content": " "}], "messages"),
         ([{"role": "system", "content": "x"}], "messages"),
         ([{"role": "user", "content": " \t\n"}], "messages"),
     ]
@@ -328,7 +328,7 @@ def responses_input() -> list[tuple[object, str]]:
         ([user, call, {**output, "output": 7}], "input[2].output"),
         ([user, {**call, "name": "a b"}, output], "input[1].name"),
         ([user, {**call, "arguments": {}}, output], "input[1].arguments"),
-        ([{"role": "assistant", "content": "x"}], "input"),
+        ([{"role": "assistant", "content": " "}], "input"),
         (" \t\n", "input"),
         ([{"type": "item_reference", "id": "msg_none"}], "input"),
         ([{"type": "compaction", "encrypted_content": "%%%"}], "input[0].encrypted_content"),

@@ -1,7 +1,7 @@
 //! Converts a Chat Completions request into a request for a run.
 
 use podium_domain::answer::{AnswerForm, AnswerFormError, JsonSchema};
-use podium_domain::conversation::{Conversation, Message};
+use podium_domain::conversation::{Conversation, Message, answerable};
 use podium_domain::policy::{Effort, Policy};
 use podium_domain::request::RunRequest;
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
@@ -93,7 +93,7 @@ impl Draft {
     fn finish(self, sent: &Value) -> Result<ChatRequest, ApiError> {
         let model = self.model.ok_or_else(|| missing("model"))?;
         let messages = self.messages.ok_or_else(|| missing("messages"))?;
-        let conversation = Conversation::new(messages)
+        let conversation = Conversation::new(answerable(messages))
             .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, path_of(sent, &e), e.to_string()))?;
         if self.include_usage.is_some() && !self.stream {
             let message = "`stream_options` is allowed only when `stream` is true";
@@ -194,7 +194,7 @@ pub(super) fn schema_form(field: &Field<'_>, members: &Map<String, Value>) -> Re
 #[cfg(test)]
 mod tests {
     use podium_domain::content::{Image, Part};
-    use podium_domain::conversation::Role;
+    use podium_domain::conversation::{CONTINUE, Role};
     use podium_domain::policy::Tier;
     use serde_json::json;
 
@@ -382,6 +382,15 @@ mod tests {
         let conversation = with("messages", messages).unwrap().new_run.request.conversation;
         assert_eq!(conversation.instructions().as_deref(), Some("be brief"));
         assert_eq!(conversation.question(), "a\nb");
+    }
+
+    #[test]
+    fn messages_that_end_with_an_answer_ask_for_its_rest() {
+        let messages =
+            json!([{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, "}]);
+        let conversation = with("messages", messages).unwrap().new_run.request.conversation;
+        assert_eq!(conversation.messages().last(), Some(&Message::new(Role::User, CONTINUE)));
+        assert_eq!(refusal("messages", json!([{"role": "assistant", "content": " "}])).1, "messages");
     }
 
     const PNG: &str = "data:image/png;base64,iVBORw0KGgo=";

@@ -372,8 +372,9 @@ fn kind_of<'f>(offered: &str, forms: &'f ToolForms) -> &'f ToolKind {
 
 /// The items of a run's own input.
 fn input_items(run: &Run, record: &Record) -> Vec<NamedItem> {
-    let messages = run.spec().request.conversation.messages().iter().enumerate();
-    let messages = messages.skip(record.first_input());
+    let messages = run.spec().request.conversation.messages();
+    let sent = messages.len() - usize::from(record.is_continued);
+    let messages = messages[..sent].iter().enumerate().skip(record.first_input());
     messages.flat_map(|(index, message)| message_items(run, &record.tool_forms, index, message)).collect()
 }
 

@@ -21,6 +21,9 @@ pub(super) struct Record {
     /// The number of messages that come from earlier responses. They stand before the input.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) earlier_messages: usize,
+    /// Whether the last message is not the client's: the turn that asks the worker to continue an answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_continued: bool,
     /// The response that this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) previous: Option<RunId>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use podium_domain::answer::AnswerForm;
 use podium_domain::content::{Part, ToolCall};
 use podium_domain::conversation::{
-    CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role,
+    CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role, answerable,
 };
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, StepTools, Tier};
@@ -198,6 +198,9 @@ impl ResponseRequest {
         messages.extend(earlier);
         messages.extend(messages_of(self.input)?);
         let messages = sealed::restored(messages, &self.turns);
+        let sent = messages.len();
+        let messages = answerable(messages);
+        record.is_continued = messages.len() > sent;
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
         let request = RunRequest {

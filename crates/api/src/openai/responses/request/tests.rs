@@ -1,6 +1,7 @@
 //! Tests of the conversion of requests: each parameter is used, recorded, accepted or rejected by name.
 
 use podium_domain::content::ToolResult;
+use podium_domain::conversation::CONTINUE;
 use podium_domain::policy::Tier;
 use podium_domain::tools::{CallsAtOnce, ToolChoice};
 use serde_json::json;
@@ -339,8 +340,17 @@ fn an_unknown_earlier_response_has_an_error_of_its_own() {
 }
 
 #[test]
+fn an_input_that_ends_with_an_answer_asks_for_its_rest() {
+    let input = json!([{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, "}]);
+    let made = with("input", input).unwrap().into_new_run(None, None).unwrap().request;
+    let messages = made.conversation.messages();
+    assert_eq!(messages.last(), Some(&Message::new(Role::User, CONTINUE)));
+    assert_eq!(made.api_record.unwrap()["is_continued"], true);
+}
+
+#[test]
 fn an_input_without_a_question_is_rejected() {
-    for input in [json!([]), json!(" "), json!([{"role": "assistant", "content": "a"}])] {
+    for input in [json!([]), json!(" "), json!([{"role": "assistant", "content": " "}])] {
         let error = with("input", input).unwrap().into_new_run(None, None).unwrap_err();
         assert_eq!(
             error.message,
