@@ -43,6 +43,7 @@ pub use command::{
 pub use event::{CONTEXT_EXCEEDED, FailReason, OtherCall, RATE_LIMITED, RunEvent, SequencedEvent};
 pub use failure::MissingStep;
 pub use task::{Attempt, AttemptOutcome, StepRef, Task, TaskRef, TaskState};
+pub use tool_calls::ReplyWithCalls;
 
 /// The request and its bounds, fixed at acceptance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

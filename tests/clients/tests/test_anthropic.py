@@ -150,6 +150,28 @@ def test_a_tool_is_called_and_its_result_is_answered(calling: Podium) -> None:
     assert (answer.stop_reason, answer.content[0].text) == ("end_turn", "The tools gave: cold")
 
 
+def test_the_ultra_tier_continues_its_run_with_the_results(calling: Podium) -> None:
+    names = ["look", "clock"]
+    tools = [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in names]
+    first = ask(calling, "Ask look and clock.", tools=tools)
+    calls = [block for block in first.content if block.type == "tool_use"]
+    assert (first.stop_reason, [call.name for call in calls]) == ("tool_use", names)
+    run = first.id.removeprefix("msg_")
+    state = lambda: httpx.get(f"{calling.http}/v1/runs/{uuid.UUID(run)}").json()["state"]  # noqa: E731
+    assert state() == "suspended"
+    results = [{"type": "tool_result", "tool_use_id": call.id, "content": f"{call.name} is fine"} for call in calls]
+    turns = [
+        {"role": "user", "content": "Ask look and clock."},
+        {"role": "assistant", "content": [block.to_dict() for block in first.content]},
+        {"role": "user", "content": results},
+    ]
+    second = client(calling).messages.create(model="podium-ultra", max_tokens=200, messages=turns, tools=tools)
+    assert second.content[0].text == "The tools gave: look is fine; clock is fine"
+    assert second.id == f"{first.id}_1" and state() == "succeeded"
+    with client(calling).messages.stream(model="podium-ultra", max_tokens=200, messages=turns, tools=tools) as stream:
+        assert stream.get_final_message().content[0].text == second.content[0].text
+
+
 def test_an_answer_ends_before_a_stop_sequence(direct: Podium) -> None:
     assert ask(direct, stop_sequences=[" and "]).content[0].text == "one hundred"
 

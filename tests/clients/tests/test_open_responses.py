@@ -148,6 +148,20 @@ def test_websocket_continuation(able: Podium) -> None:
         assert check_events(second)["previous_response_id"] == first["id"]
 
 
+def test_websocket_continuation_of_a_suspended_run(calling: Podium) -> None:
+    look = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    options = {"model": "podium-ultra", "tools": [look], "store": False}
+    with socket(calling) as connection:
+        first = check_events(turn(connection, "Ask look.", **options))
+        (call,) = first["output"]
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "fine"}
+        second = check_events(turn(connection, [output], previous_response_id=first["id"], **options))
+        assert second["id"] == first["id"] + "_r1" and second["previous_response_id"] == first["id"]
+        assert said(second) == "The tools gave: fine"
+        third = check_events(turn(connection, "And now?", previous_response_id=second["id"], **options))
+        assert third["previous_response_id"] == second["id"]
+
+
 def test_websocket_reconnect_store_false_recovery(able: Podium) -> None:
     with socket(able) as connection:
         first = check_events(turn(connection, "Remember the code word: copper.", store=False))

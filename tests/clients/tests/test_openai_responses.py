@@ -156,6 +156,117 @@ def test_a_failed_stream_ends_with_a_failed_response(fresh: Podium) -> None:
     assert events[-1].response.error.code == "final_step_failed"
 
 
+LOOK = {
+    "type": "function",
+    "name": "look",
+    "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+    "strict": False,
+}
+CLOCK = {**LOOK, "name": "clock"}
+BOTH = "Ask look and clock."
+LOOKED = "The tools gave: look is fine; clock is fine"
+
+
+def outputs_of(response: object) -> list[dict]:
+    calls = [item for item in response.output if item.type == "function_call"]
+    assert [call.name for call in calls] == ["look", "clock"]
+    return [{"type": "function_call_output", "call_id": call.call_id, "output": f"{call.name} is fine"} for call in calls]
+
+
+def run_of(podium: Podium, response: str) -> dict:
+    digits = response.removeprefix("resp_")[:32]
+    return next(run for run in httpx.get(f"{podium.http}/v1/runs?limit=200").json()["data"] if run["id"].replace("-", "") == digits)
+
+
+def test_a_suspended_run_continues_by_its_previous_response(calling: Podium) -> None:
+    client, options = calling.openai(max_retries=0), {"tools": [LOOK, CLOCK]}
+    first = ask(calling, BOTH, **options)
+    assert (first.status, run_of(calling, first.id)["state"]) == ("completed", "suspended")
+    results = outputs_of(first)
+    second = ask(calling, results, previous_response_id=first.id, **options)
+    assert second.output_text == LOOKED
+    assert second.id == f"{first.id}_r1" and second.previous_response_id == first.id
+    again = ask(calling, results, previous_response_id=first.id, **options)
+    assert again.to_dict() == second.to_dict()
+    # Both responses are stored as they were.
+    for response in (first, second):
+        assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
+    given = list(client.responses.input_items.list(second.id, order="asc"))
+    assert [(item.type, item.output) for item in given] == [("function_call_output", result["output"]) for result in results]
+    run = httpx.get(f"{calling.http}/v1/runs/{run_of(calling, first.id)['id']}").json()
+    assert run["usage"]["total_tokens"] == first.usage.total_tokens + second.usage.total_tokens
+    third = ask(calling, "and now?", previous_response_id=second.id, **options)
+    assert third.status == "completed" and third.id[:37] != first.id
+
+
+def test_a_continued_response_is_streamed_as_it_is_stored(calling: Podium) -> None:
+    client, options = calling.openai(max_retries=0), {"tools": [LOOK, CLOCK], "model": "podium-ultra", "stream": True}
+    first = list(client.responses.create(input=BOTH, **options))
+    assert first[-1].type == "response.completed"
+    asked = first[-1].response
+    second = list(client.responses.create(input=outputs_of(asked), previous_response_id=asked.id, **options))
+    assert second[-1].response.output_text == LOOKED
+    for events in (first, second):
+        again = list(client.responses.retrieve(events[-1].response.id, stream=True))
+        assert [event.to_dict() for event in again] == [event.to_dict() for event in events]
+    item = second[-1].response.output[0].id
+    answer = ask(calling, [{"type": "item_reference", "id": item}, {"role": "user", "content": "thanks"}])
+    assert answer.status == "completed"
+
+
+def test_an_unstored_response_continues_with_its_reasoning_items(calling: Podium) -> None:
+    options = {"tools": [LOOK, CLOCK], "store": False, "include": ["reasoning.encrypted_content"]}
+    first = ask(calling, BOTH, **options)
+    assert first.output[-1].type == "reasoning" and first.output[-1].encrypted_content
+    kept = [item.to_dict() for item in first.output]
+    second = ask(calling, [{"role": "user", "content": BOTH}, *kept, *outputs_of(first)], **options)
+    assert second.output_text == LOOKED and second.id == f"{first.id}_r1"
+    assert run_of(calling, first.id)["state"] == "succeeded"
+
+
+def test_a_conversation_continues_its_suspended_run(calling: Podium) -> None:
+    client, options = calling.openai(max_retries=0), {"tools": [LOOK, CLOCK]}
+    conversation = client.conversations.create().id
+    first = ask(calling, BOTH, conversation=conversation, **options)
+    second = ask(calling, outputs_of(first), conversation=conversation, **options)
+    assert second.output_text == LOOKED and second.id == f"{first.id}_r1"
+    kinds = [item.type for item in client.conversations.items.list(conversation, order="asc")]
+    assert kinds == ["message", "function_call", "function_call", "function_call_output", "function_call_output", "message"]
+    third = ask(calling, "and now?", conversation=conversation, **options)
+    assert third.status == "completed"
+
+
+def test_a_response_in_the_background_continues_its_suspended_run(calling: Podium) -> None:
+    client, options = calling.openai(max_retries=0), {"tools": [LOOK, CLOCK], "background": True}
+
+    def completed(response: object) -> object:
+        deadline = time.monotonic() + PATIENCE_S
+        while response.status in ("queued", "in_progress"):
+            assert time.monotonic() < deadline
+            response = client.responses.retrieve(response.id)
+        return response
+
+    first = completed(ask(calling, BOTH, **options))
+    with pytest.raises(openai.ConflictError) as caught:
+        client.responses.cancel(first.id)
+    assert caught.value.code == "run_ended"
+    begun = ask(calling, outputs_of(first), previous_response_id=first.id, **options)
+    assert begun.id == f"{first.id}_r1"
+    assert completed(begun).output_text == LOOKED
+
+
+def test_results_begin_a_new_run_if_the_suspended_one_expired(calling: Podium) -> None:
+    client, options = calling.openai(max_retries=0), {"tools": [LOOK, CLOCK]}
+    first = ask(calling, BOTH, extra_body={"podium": {"suspended_ms_max": 1000}}, **options)
+    deadline = time.monotonic() + PATIENCE_S
+    while run_of(calling, first.id)["state"] == "suspended":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert client.responses.retrieve(first.id).to_dict() == first.to_dict()
+    second = ask(calling, outputs_of(first), previous_response_id=first.id, **options)
+    assert second.output_text == LOOKED and second.id[:37] != first.id
+
+
 def test_a_conversation_is_compacted(direct: Podium) -> None:
     turns = [{"role": "user", "content": WORDS_QUESTION}, {"role": "assistant", "content": WORDS_ANSWER}]
     body = {"model": "podium-mini", "input": turns}

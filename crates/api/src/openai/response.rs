@@ -139,6 +139,9 @@ pub(super) struct UsageBody {
 #[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
 pub(super) struct PromptDetails {
     cached_tokens: u64,
+    /// Those that vendors wrote to their caches, which some of them charge for.
+    #[serde(skip_serializing_if = "is_zero")]
+    cache_write_tokens: u64,
     orchestration_input_tokens: u64,
     orchestration_input_cached_tokens: u64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -165,7 +168,7 @@ impl UsageBody {
     }
 
     /// The usage of the current reply.
-    fn of_reply(run: &Run) -> Self {
+    pub(super) fn of_reply(run: &Run) -> Self {
         let ReplyUsage { all, planning, saved } = run.reply_usage();
         Self::from_parts(all, planning, saved)
     }
@@ -177,6 +180,7 @@ impl UsageBody {
             total_tokens: all.total_tokens(),
             prompt_tokens_details: PromptDetails {
                 cached_tokens: all.cached_tokens,
+                cache_write_tokens: all.cache_write_tokens,
                 orchestration_input_tokens: planning.prompt_tokens,
                 orchestration_input_cached_tokens: planning.cached_tokens,
                 step_cache_input_tokens: saved.prompt_tokens,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::command::{Decision, Effect, Refusal, StepResult};
-use super::event::RunEvent;
+use super::event::{FailReason, RunEvent};
 use super::settle::Sight;
 use super::task::TaskState;
 use super::{AttemptOutcome, Run, RunState, SequencedEvent, StepRef, StepRun, ToolTurn};
@@ -64,14 +64,57 @@ impl Run {
     /// The text of the current reply: the answer, or what was written before the calls of a suspended run. If several steps wait,
     /// only the text of a final step counts. `None` if the reply is not complete, or the run failed.
     pub fn reply_text(&self) -> Option<&str> {
-        if !self.is_suspended() {
-            return self.answer();
+        if self.is_suspended() { Some(self.text_before_calls(self.reply)) } else { self.answer() }
+    }
+
+    /// The time at which the current reply was complete; `None` if it is not.
+    pub fn replied_at(&self) -> Option<Timestamp> {
+        if self.is_suspended() { self.suspended_at } else { self.ended_at }
+    }
+
+    /// Whether it failed because the results of its calls did not come in time.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.state, RunState::Failed { reason: FailReason::SuspensionExpired { .. } })
+    }
+
+    /// The replies that ended with tool calls, from the first one. The last one has no results while the run waits for them, or if
+    /// they did not come in time.
+    pub fn replies_with_calls(&self) -> Vec<ReplyWithCalls> {
+        let count = self.reply + u16::from(self.is_suspended() || self.is_expired());
+        (0..count).map(|reply| self.reply_with_calls(reply)).collect()
+    }
+
+    fn reply_with_calls(&self, reply: u16) -> ReplyWithCalls {
+        let turns = self.turns_of(reply);
+        let calls = turns.iter().flat_map(|(step, turn)| turn.client_calls(self.id, *step)).collect();
+        let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
+        let given = turns.iter().flat_map(|(_, turn)| &turn.results).flat_map(|message| &message.parts);
+        let given: Vec<_> = given.filter(|part| is_result(part)).cloned().collect();
+        // Each turn has everything else that the client said.
+        let said = turns.first().into_iter().flat_map(|(_, turn)| &turn.results).map(|message| {
+            let parts = message.parts.iter().filter(|part| !is_result(part)).cloned().collect();
+            Message { parts, ..Message::new(message.role, &*message.text) }
+        });
+        let given = (!given.is_empty()).then(|| Message::new(Role::User, "").with(given));
+        let said = said.filter(|message| !message.text.trim().is_empty() || !message.parts.is_empty());
+        let results = given.into_iter().chain(said).collect();
+        ReplyWithCalls { text: self.text_before_calls(reply).to_owned(), calls, results }
+    }
+
+    /// What was written before the calls of a reply. If several steps called, only the text of a final step counts.
+    fn text_before_calls(&self, reply: u16) -> &str {
+        match self.turns_of(reply).as_slice() {
+            [(_, only)] => &only.text,
+            [(step, first), ..] if self.is_final_step(step.round, step.step) => &first.text,
+            _ => "",
         }
-        let mut calling = self.calling();
-        let first = calling.next();
-        let is_only = calling.next().is_none();
-        let spoken = first.filter(|(step, _)| is_only || self.is_final_step(step.round, step.step));
-        Some(spoken.and_then(|(_, step)| step.turns.last()).map_or("", |turn| turn.text.as_str()))
+    }
+
+    /// The turns that ended with the calls of a reply, that of a final step first.
+    fn turns_of(&self, reply: u16) -> Vec<(StepRef, &ToolTurn)> {
+        let mut turns: Vec<_> = self.turns().filter(|(_, turn)| turn.reply == reply).collect();
+        turns.sort_by_key(|(step, _)| !self.is_final_step(step.round, step.step));
+        turns
     }
 
     /// The worker's earlier turns of a step and the results of their calls, as messages for a worker.
@@ -198,6 +241,17 @@ impl Run {
             steps.map(move |(step, run)| (StepRef { round, step }, run))
         })
     }
+}
+
+/// A reply that ended with tool calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplyWithCalls {
+    /// The text before the calls.
+    pub text: String,
+    /// The calls, by the ids that clients get.
+    pub calls: Vec<ToolCall>,
+    /// What the client sent then: a message with the results, and other messages. Empty until then.
+    pub results: Vec<Message>,
 }
 
 impl ToolTurn {

@@ -19,7 +19,8 @@ pub(crate) async fn run_at(parts: &Parts, id: RunId, reply: u16) -> Result<Optio
 
 /// `now` as it was at the end of the reply.
 pub(crate) async fn as_of(parts: &Parts, now: Arc<Run>, reply: u16) -> Result<Arc<Run>, StoreError> {
-    if now.reply() <= reply {
+    // If no results came, the run failed after its reply was complete.
+    if now.reply() < reply || (now.reply() == reply && !now.is_expired()) {
         return Ok(now);
     }
     let (id, mut run) = (now.id(), None::<Run>);

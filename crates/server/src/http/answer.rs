@@ -285,9 +285,8 @@ impl<F: AnswerFormat> Streaming<F> {
         .boxed()
     }
 
-    /// The run that is streamed.
-    pub(super) fn run(&self) -> RunId {
-        self.id
+    pub(super) fn format(&self) -> &F {
+        &self.format
     }
 
     /// The next event. The wait may be dropped and repeated.

@@ -16,7 +16,7 @@ use podium_ports::causes::with_causes;
 
 use super::reply::{Refusal, json};
 use super::request_checks::shown;
-use super::responses::{item_page, stored};
+use super::responses::{item_page, stored_run};
 use super::{ServerState, layers, whole};
 use crate::auth::Caller;
 use crate::error_mapping;
@@ -66,15 +66,9 @@ pub(super) async fn change(
     body: Body,
 ) -> Result<Response, Refusal> {
     let (id, body) = (super::segment(path)?, whole(body).await?);
-    for _ in 0..TRIES_MAX {
-        let Stored { version, mut conversation } =
-            find(&state, &caller.tenant, "conversation_id", &id).await?;
-        conversation.change(&body)?;
-        if put(&state, &caller.tenant, &id, version, &conversation).await? {
-            return Ok(json(conversation.body(&id)));
-        }
-    }
-    Err(busy(&id).into())
+    let change = |conversation: &mut ClientConversation| conversation.change(&body);
+    let ((), conversation) = changed(&state, &caller.tenant, &id, change).await?;
+    Ok(json(conversation.body(&id)))
 }
 
 pub(super) async fn remove(
@@ -122,16 +116,10 @@ pub(super) async fn add_items(
     body: Body,
 ) -> Result<Response, Refusal> {
     let (id, body) = (super::segment(path)?, whole(body).await?);
-    for _ in 0..TRIES_MAX {
-        let Stored { version, mut conversation } =
-            find(&state, &caller.tenant, "conversation_id", &id).await?;
-        let added = conversation.add_items(&id, &body)?;
-        if put(&state, &caller.tenant, &id, version, &conversation).await? {
-            let items = conversation.items_at(added, &[]);
-            return Ok(json(items.page(&item_page(Some("order=asc&limit=100"))?).unwrap_or_default()));
-        }
-    }
-    Err(busy(&id).into())
+    let add = |conversation: &mut ClientConversation| conversation.add_items(&id, &body);
+    let (added, conversation) = changed(&state, &caller.tenant, &id, add).await?;
+    let items = conversation.items_at(added, &[]);
+    Ok(json(items.page(&item_page(Some("order=asc&limit=100"))?).unwrap_or_default()))
 }
 
 pub(super) async fn item(
@@ -151,18 +139,33 @@ pub(super) async fn remove_item(
     path: ItemPath,
 ) -> Result<Response, Refusal> {
     let (id, item) = segments(path)?;
+    let Stored { conversation, .. } = find(&state, &caller.tenant, "conversation_id", &id).await?;
+    // The items of a response do not change once it is complete.
+    let runs = runs_of(&state, &caller.tenant, &conversation).await?;
+    let remove = |conversation: &mut ClientConversation| {
+        let items = conversation.items(&runs);
+        if conversation.remove_item(&item, &items) { Ok(()) } else { Err(unknown_item(&item)) }
+    };
+    let ((), conversation) = changed(&state, &caller.tenant, &id, remove).await?;
+    Ok(json(conversation.body(&id)))
+}
+
+/// Reads a conversation, changes it and stores it, again if another request changed it meanwhile. Returns what `change` returned, and the
+/// stored conversation.
+async fn changed<T>(
+    state: &ServerState,
+    tenant: &TenantId,
+    id: &str,
+    change: impl Fn(&mut ClientConversation) -> Result<T, ApiError>,
+) -> Result<(T, ClientConversation), ApiError> {
     for _ in 0..TRIES_MAX {
-        let Stored { version, mut conversation } =
-            find(&state, &caller.tenant, "conversation_id", &id).await?;
-        let items = items_of(&state, &caller.tenant, &conversation).await?;
-        if !conversation.remove_item(&item, &items) {
-            return Err(unknown_item(&item).into());
-        }
-        if put(&state, &caller.tenant, &id, version, &conversation).await? {
-            return Ok(json(conversation.body(&id)));
+        let Stored { version, mut conversation } = find(state, tenant, "conversation_id", id).await?;
+        let done = change(&mut conversation)?;
+        if put(state, tenant, id, version, &conversation).await? {
+            return Ok((done, conversation));
         }
     }
-    Err(busy(&id).into())
+    Err(busy(id))
 }
 
 /// The conversation that `param` of a request names.
@@ -200,7 +203,7 @@ async fn runs_of(
 ) -> Result<Vec<Run>, ApiError> {
     let mut runs = Vec::new();
     for run in conversation.runs() {
-        runs.extend(stored(state, tenant, run).await?);
+        runs.extend(stored_run(state, tenant, run).await?);
     }
     Ok(runs)
 }

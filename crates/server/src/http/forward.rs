@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
-use podium_api::openai::{ErrorBody, run_of_response};
+use podium_api::openai::{ErrorBody, ResponseId};
 use podium_api::{ApiError, ErrorCode, anthropic};
 use podium_domain::ids::RunId;
 
@@ -50,7 +50,7 @@ impl Subject {
         }
         match path.strip_prefix("/v1/responses/") {
             None | Some("compact") => Self::Tenant,
-            Some(rest) => run_of_response(&id(rest)).map_or(Self::Neither, Self::Run),
+            Some(rest) => ResponseId::parse(&id(rest)).map_or(Self::Neither, |id| Self::Run(id.run())),
         }
     }
 }

@@ -14,8 +14,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::openai::{
-    ItemPage, ResponseRequest, ResponseStream, ResponseWriter, TurnKey, compacted, removed_response,
-    response_id, run_of_response, with_response_names,
+    ItemPage, ResponseId, ResponseRequest, ResponseStream, ResponseWriter, TurnKey, compacted,
+    removed_response, with_response_names,
 };
 use podium_api::{ApiError, ErrorCode, StreamEvent, StreamEvents};
 use podium_domain::ids::{RunId, TenantId};
@@ -85,19 +85,21 @@ async fn asked(
     state: &ServerState,
     tenant: &TenantId,
     mut request: ResponseRequest,
-    own: Option<RunId>,
+    own: Option<ResponseId>,
 ) -> Result<Asked, ApiError> {
     if let Some(key) = key_for(state, request.needs_key()).await? {
         request.open(&key, tenant);
     }
     for id in request.referenced_runs()? {
         // An item of an unknown run stays unresolved, and is reported by its place.
-        if let Some(run) = stored(state, tenant, id).await? {
+        if let Some(run) = stored_run(state, tenant, id).await? {
             request.resolve(&run)?;
         }
     }
     let previous = match request.previous() {
-        Some(id) if own == Some(id) => Some(use_cases::load(&state.engine, tenant, id).await?),
+        Some(id) if own == Some(id) => {
+            Some(use_cases::load_reply(&state.engine, tenant, id.run(), id.reply()).await?)
+        }
         Some(id) => Some(stored(state, tenant, id).await?.ok_or_else(|| {
             let message = "the response of `previous_response_id` does not exist, or was not stored";
             ApiError::on_field(ErrorCode::PreviousResponseNotFound, "previous_response_id", message)
@@ -114,22 +116,41 @@ async fn asked(
     Ok(Asked { joined, ..Asked::new(request.into_new_run(previous.as_ref(), items)?) })
 }
 
-/// The run of a stored response; none if the tenant has no such response.
-pub(super) async fn stored(
+/// The run of a stored response, at the end of its reply; none if the tenant has no such response.
+async fn stored(state: &ServerState, tenant: &TenantId, id: ResponseId) -> Result<Option<Run>, ApiError> {
+    let run = use_cases::load_reply(&state.engine, tenant, id.run(), id.reply()).await;
+    let run = known(run)?.filter(|run| ResponseId::of(run) == id && ResponseWriter::of(run).is_stored());
+    Ok(if is_removed(state, tenant, id).await? { None } else { run })
+}
+
+/// The run of stored responses as it is now; none if the tenant has no such run, or one of its responses was removed.
+pub(super) async fn stored_run(
     state: &ServerState,
     tenant: &TenantId,
     id: RunId,
 ) -> Result<Option<Run>, ApiError> {
-    let run = match use_cases::load(&state.engine, tenant, id).await {
-        Ok(run) => run,
-        Err(error) if error.code == ErrorCode::RunNotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    if !ResponseWriter::of(&run).is_stored() {
-        return Ok(None);
+    let run = known(use_cases::load(&state.engine, tenant, id).await)?;
+    let Some(run) = run.filter(|run| ResponseWriter::of(run).is_stored()) else { return Ok(None) };
+    for reply in 0..=run.reply() {
+        if is_removed(state, tenant, ResponseId::new(id, reply)).await? {
+            return Ok(None);
+        }
     }
-    let removed = state.objects.find_object(tenant, &response_id(id)).await;
-    Ok(removed.map_err(|e| error_mapping::store_error(&e))?.is_none().then_some(run))
+    Ok(Some(run))
+}
+
+/// The run that was loaded; none if it does not exist.
+fn known(loaded: Result<Run, ApiError>) -> Result<Option<Run>, ApiError> {
+    match loaded {
+        Ok(run) => Ok(Some(run)),
+        Err(error) if error.code == ErrorCode::RunNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn is_removed(state: &ServerState, tenant: &TenantId, id: ResponseId) -> Result<bool, ApiError> {
+    let mark = state.objects.find_object(tenant, &id.to_string()).await;
+    mark.map(|mark| mark.is_some()).map_err(|e| error_mapping::store_error(&e))
 }
 
 /// Makes a run that goes on without its client, and replies at once.
@@ -178,6 +199,13 @@ pub(super) async fn cancel(
     if *run.state() == RunState::Cancelled {
         return body(&state, &run, &unread).await;
     }
+    if run.is_suspended() {
+        let (response, id) = (ResponseId::of(&run), run.id());
+        let message = format!(
+            "response `{response}` is complete and has tool calls; `POST /v1/runs/{id}/cancel` cancels the run that waits for their results"
+        );
+        return Err(ApiError::new(ErrorCode::RunEnded, message).into());
+    }
     let cancelled = state.engine.cancel(run.id()).await;
     let run = cancelled.map_err(|e| error_mapping::command_error(run.id(), &e))?;
     body(&state, &run, &unread).await
@@ -190,11 +218,12 @@ pub(super) async fn remove(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let run = response(&state, &caller.tenant, path).await?;
-    if !run.is_ended() {
+    // A run that waits for tool results fails after a time.
+    if !run.has_replied(run.reply()) {
         let cancelled = state.engine.cancel(run.id()).await;
         cancelled.map_err(|e| error_mapping::command_error(run.id(), &e))?;
     }
-    let id = response_id(run.id());
+    let id = ResponseId::of(&run).to_string();
     let marked = state.objects.put_object(&caller.tenant, &id, 0, "{}", state.auth.now()).await;
     marked.map_err(|e| error_mapping::store_error(&e))?;
     Ok(reply(run.id(), removed_response(&id)))
@@ -228,8 +257,8 @@ async fn response(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Run, ApiError> {
     let id = segment(path)?;
-    let found = match run_of_response(&id) {
-        Some(run) => stored(state, tenant, run).await?,
+    let found = match ResponseId::parse(&id) {
+        Some(id) => stored(state, tenant, id).await?,
         None => None,
     };
     found.ok_or_else(|| {
@@ -282,11 +311,15 @@ impl ResponseFormat {
         stream.open(run, &mut opening);
         Self { writer, stream, opening }
     }
+
+    fn id(&self) -> ResponseId {
+        self.stream.id()
+    }
 }
 
 impl AnswerFormat for ResponseFormat {
     fn whole(&self, run: &Run) -> Option<String> {
-        run.answer()?;
+        run.reply_text()?;
         Some(self.writer.to_json(run))
     }
 

@@ -9,7 +9,7 @@ use podium_domain::tools::{CallsAtOnce, ToolUse};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::id::{reasoning_id, response_id};
+use super::id::{ResponseId, reasoning_id};
 use super::items::{Item, output};
 use super::record::Record;
 use super::sealed::{Turn, TurnKey};
@@ -90,7 +90,7 @@ pub(super) struct Body<'a> {
     presence_penalty: f32,
     frequency_penalty: f32,
     truncation: &'a str,
-    /// Set once the run has ended.
+    /// Set once the response is complete.
     usage: Option<ResponseUsage>,
     user: Option<&'a str>,
     metadata: &'a BTreeMap<String, String>,
@@ -187,7 +187,11 @@ impl ResponseWriter {
         let key = self.key.as_ref().filter(|_| self.record.seals)?;
         // A text that cannot be sealed is left out: the run has the same.
         let content = key.seal(&run.spec().tenant, &Turn::of(run)?).ok()?;
-        Some(Item::Reasoning { id: reasoning_id(run.id()), summary: [], encrypted_content: Some(content) })
+        Some(Item::Reasoning {
+            id: reasoning_id(ResponseId::of(run)),
+            summary: [],
+            encrypted_content: Some(content),
+        })
     }
 
     /// Whether the response may be read after the request that made it. False if another API made the run.
@@ -215,10 +219,13 @@ impl ResponseWriter {
         let status = self.status(run, moment);
         let is_shown = moment == Moment::Now;
         let instructions = request.conversation.messages().first().filter(|_| record.has_instructions);
-        let end = run.ended_at().filter(|_| status == Status::Completed);
-        let ended = run.is_ended() && is_shown;
+        let end = run.replied_at().filter(|_| status == Status::Completed);
+        let ended = run.has_replied(run.reply()) && is_shown;
+        let id = ResponseId::of(run);
+        // After tool calls, a response continues the one that made them.
+        let previous = id.before().or_else(|| record.previous());
         Body {
-            id: response_id(run.id()),
+            id: id.to_string(),
             object: "response",
             created_at: unix_seconds(spec.accepted_at),
             completed_at: end.map(unix_seconds),
@@ -234,7 +241,7 @@ impl ResponseWriter {
             model: &spec.model,
             output: if is_shown { self.output(run) } else { Vec::new() },
             parallel_tool_calls: may_call_several(request.tools.as_ref(), record),
-            previous_response_id: record.previous.map(response_id),
+            previous_response_id: previous.map(|id| id.to_string()),
             prompt_cache_key: record.prompt_cache_key.as_deref(),
             prompt_cache_retention: record.prompt_cache_retention.as_deref(),
             reasoning: Reasoning {
@@ -275,13 +282,11 @@ impl ResponseWriter {
         match (moment, run.state()) {
             (Moment::Accepted, _) if self.record.background => Status::Queued,
             (Moment::Now, RunState::Active) if self.record.background && !has_begun(run) => Status::Queued,
-            (Moment::Accepted | Moment::Begun, _) | (Moment::Now, RunState::Active | RunState::Suspended) => {
-                Status::InProgress
-            }
+            (Moment::Accepted | Moment::Begun, _) | (Moment::Now, RunState::Active) => Status::InProgress,
             (Moment::Now, RunState::Succeeded { .. }) if finish_of(run) == FinishReason::Length => {
                 Status::Incomplete
             }
-            (Moment::Now, RunState::Succeeded { .. }) => Status::Completed,
+            (Moment::Now, RunState::Succeeded { .. } | RunState::Suspended) => Status::Completed,
             (Moment::Now, RunState::Failed { .. }) => Status::Failed,
             (Moment::Now, RunState::Cancelled) => Status::Cancelled,
         }

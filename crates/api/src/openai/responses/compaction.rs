@@ -6,7 +6,7 @@ use podium_domain::conversation::{Message, Role};
 use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 
-use super::id::{compaction_id, response_id};
+use super::id::{ResponseId, compaction_id};
 use super::usage::ResponseUsage;
 use crate::ApiError;
 use crate::field::Field;
@@ -68,7 +68,7 @@ pub fn compacted(run: &Run) -> Option<String> {
         encrypted_content: STANDARD.encode(text_of(&content)),
     };
     Some(text_of(&Body {
-        id: response_id(run.id()),
+        id: ResponseId::of(run).to_string(),
         object: "response.compaction",
         created_at: unix_seconds(run.spec().accepted_at),
         output: [item],

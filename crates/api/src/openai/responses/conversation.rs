@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use podium_domain::ids::RunId;
-use podium_domain::run::{Run, RunState};
+use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -181,10 +181,10 @@ impl ClientConversation {
 
     /// Fails if one of its responses is under way.
     pub fn is_free(&self, runs: &[Run]) -> Result<(), ApiError> {
-        runs.iter().find(|run| !run.is_ended()).map_or(Ok(()), |run| Err(locked(run.id())))
+        runs.iter().find(|run| !run.has_replied(run.reply())).map_or(Ok(()), |run| Err(locked(run)))
     }
 
-    /// Its items. `runs` are the runs of its responses that exist; those without an answer add nothing.
+    /// Its items. `runs` are the runs of its responses that exist; a response without an answer adds nothing.
     pub fn items(&self, runs: &[Run]) -> ConversationItems {
         self.items_at(0..self.entries.len(), runs)
     }
@@ -204,13 +204,9 @@ impl ClientConversation {
                 }
                 Entry::Response { run, removed } => {
                     let Some(run) = runs.iter().find(|loaded| loaded.id() == *run) else { continue };
-                    if !matches!(run.state(), RunState::Succeeded { .. }) {
-                        continue;
-                    }
-                    let forms = Record::of(run).tool_forms;
-                    let items = items_of(run, &forms).into_iter().filter(|item| !removed.contains(&item.id));
+                    let items = items_of(run).into_iter().filter(|item| !removed.contains(&item.id));
                     all.items.extend(items);
-                    all.forms.add_missing(forms, |_| true);
+                    all.forms.add_missing(Record::of(run).tool_forms, |_| true);
                 }
             }
         }
@@ -301,8 +297,8 @@ fn full(path: &str) -> ApiError {
     ApiError::on_field(ErrorCode::InvalidValue, path, message)
 }
 
-fn locked(run: RunId) -> ApiError {
-    let id = super::id::response_id(run);
+fn locked(run: &Run) -> ApiError {
+    let id = super::id::ResponseId::of(run);
     let message = format!("response `{id}` of the conversation is under way; wait for its end");
     ApiError::on_field(ErrorCode::ConversationLocked, "conversation", message)
 }

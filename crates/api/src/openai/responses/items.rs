@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::custom_input;
 use super::id::{
-    input_call_id, input_message_id, input_message_index, input_output_id, input_part, output_call_id,
-    output_call_index, output_message_id,
+    ResponseId, input_call_id, input_message_id, input_output_id, output_call_id, output_message_id,
 };
 use super::input::InputItem;
 use super::record::Record;
@@ -188,7 +187,7 @@ impl<'a> Content<'a> {
     pub(super) fn of_answer(run: &'a Run) -> Self {
         match run.refusal() {
             Some(said) => Self::Refusal { refusal: refusal_text(said) },
-            None => Self::output(run.answer().unwrap_or_default()),
+            None => Self::output(run.reply_text().unwrap_or_default()),
         }
     }
 }
@@ -214,8 +213,8 @@ pub(super) fn message(
 
 /// The output of a run so far: a message, and the calls after it. An answer is part of it once it is complete.
 pub(super) fn output<'a>(run: &'a Run, forms: &ToolForms) -> Vec<Item<'a>> {
-    let Some(answer) = run.answer() else { return Vec::new() };
-    let calls = run.tool_calls();
+    let Some(answer) = run.reply_text() else { return Vec::new() };
+    let (id, calls) = (ResponseId::of(run), run.tool_calls());
     let last = calls.len().checked_sub(1);
     // Only the last item can be cut off.
     let status_of = |is_last: bool| if is_last { answer_status(run) } else { ItemStatus::Completed };
@@ -223,11 +222,11 @@ pub(super) fn output<'a>(run: &'a Run, forms: &ToolForms) -> Vec<Item<'a>> {
     if calls.is_empty() || !answer.is_empty() {
         let content = vec![Content::of_answer(run)];
         let phase = if calls.is_empty() { Phase::FinalAnswer } else { Phase::Commentary };
-        items.push(message(output_message_id(run.id()), status_of(last.is_none()), Some(phase), content));
+        items.push(message(output_message_id(id), status_of(last.is_none()), Some(phase), content));
     }
     items.extend(calls.into_iter().enumerate().map(|(index, call)| {
         let names = CallNames::of(&call.id, &call.name, forms);
-        let id = output_call_id(run.id(), names.kind(), index);
+        let id = output_call_id(id, names.kind(), index);
         whole_call(id, status_of(last == Some(index)), names, &call.arguments)
     }));
     items
@@ -239,29 +238,6 @@ pub(super) fn answer_status(run: &Run) -> ItemStatus {
         FinishReason::Length => ItemStatus::Incomplete,
         FinishReason::Stop | FinishReason::ContentFilter | FinishReason::ToolCalls => ItemStatus::Completed,
     }
-}
-
-/// The item that an id names; none if the run does not have it.
-pub(super) fn item_of(run: &Run, id: &str) -> Option<InputItem> {
-    if id == output_message_id(run.id()) {
-        return Some(InputItem::Message(Message::new(Role::Assistant, run.answer()?)));
-    }
-    let of_call = |call: &ToolCall| InputItem::Call(ToolCall::new(&*call.id, &*call.name, &*call.arguments));
-    if let Some(index) = output_call_index(id) {
-        return run.tool_calls().get(index).map(of_call);
-    }
-    let messages = run.spec().request.conversation.messages();
-    if let Some((index, part)) = input_part(id) {
-        return match messages.get(index)?.parts.get(part)? {
-            Part::ToolCall(call) => Some(of_call(call)),
-            Part::ToolResult(result) => Some(InputItem::Output(result.clone())),
-            Part::Text(_) | Part::Image(_) | Part::Pdf(_) | Part::Reasoning(_) => None,
-        };
-    }
-    let message = messages.get(input_message_index(id)?)?;
-    let parts =
-        message.parts.iter().filter(|part| matches!(part, Part::Text(_) | Part::Image(_) | Part::Pdf(_)));
-    Some(InputItem::Message(Message::new(message.role, &*message.text).with(parts.cloned())))
 }
 
 /// The order of a list of items.
@@ -318,7 +294,7 @@ impl ItemPage {
     /// The page of the items of a response's input as JSON. None if the input has no item `after`.
     pub fn of_input(&self, run: &Run) -> Option<String> {
         let record = Record::of(run);
-        self.of(input_items(run, &record), &record.tool_forms)
+        self.of(input_items(run, &record, run.reply()), &record.tool_forms)
     }
 }
 
@@ -350,17 +326,48 @@ impl NamedItem {
     }
 }
 
-/// The items of a run: those of its input, and those of its answer.
-pub(super) fn items_of(run: &Run, forms: &ToolForms) -> Vec<NamedItem> {
-    let mut items = input_items(run, &Record::of(run));
-    let Some(answer) = run.answer() else { return items };
-    let calls = run.tool_calls();
-    if calls.is_empty() || !answer.is_empty() {
-        let item = InputItem::Message(Message::new(Role::Assistant, answer));
-        items.push(NamedItem { id: output_message_id(run.id()), item });
+/// The items of a run's complete responses, each with those of its input and then those of its output.
+pub(super) fn items_of(run: &Run) -> Vec<NamedItem> {
+    let record = Record::of(run);
+    let mut outputs: Vec<_> = run
+        .replies_with_calls()
+        .into_iter()
+        .map(|reply| {
+            Message::new(Role::Assistant, reply.text).with(reply.calls.into_iter().map(Part::ToolCall))
+        })
+        .collect();
+    outputs.extend(run.answer().map(|answer| {
+        Message::new(Role::Assistant, answer).with(run.tool_calls().into_iter().map(Part::ToolCall))
+    }));
+    let mut items = Vec::new();
+    for (reply, output) in (0u16..).zip(outputs) {
+        items.extend(input_items(run, &record, reply));
+        items.extend(output_items(ResponseId::new(run.id(), reply), output, &record.tool_forms));
     }
-    items.extend(calls.into_iter().enumerate().map(|(index, call)| {
-        let id = output_call_id(run.id(), kind_of(&call.name, forms), index);
+    items
+}
+
+/// The items of a run that a request may refer to: also those of an input without an answer.
+pub(super) fn known_items(run: &Run) -> Vec<NamedItem> {
+    let mut items = items_of(run);
+    if run.answer().is_none() && !run.is_suspended() && !run.is_expired() {
+        items.extend(input_items(run, &Record::of(run), run.reply()));
+    }
+    items
+}
+
+fn output_items(response: ResponseId, answer: Message, forms: &ToolForms) -> Vec<NamedItem> {
+    let mut items = Vec::new();
+    if answer.parts.is_empty() || !answer.text.is_empty() {
+        let item = InputItem::Message(Message::new(Role::Assistant, answer.text));
+        items.push(NamedItem { id: output_message_id(response), item });
+    }
+    let calls = answer.parts.into_iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    items.extend(calls.enumerate().map(|(index, call)| {
+        let id = output_call_id(response, kind_of(&call.name, forms), index);
         NamedItem { id, item: InputItem::Call(ToolCall::new(call.id, call.name, call.arguments)) }
     }));
     items
@@ -370,28 +377,36 @@ fn kind_of<'f>(offered: &str, forms: &'f ToolForms) -> &'f ToolKind {
     forms.of(offered).map_or(&ToolKind::Function, |form| &form.kind)
 }
 
-/// The items of a run's own input.
-fn input_items(run: &Run, record: &Record) -> Vec<NamedItem> {
+/// The items of the input of a run's response: those of its request, or the results of the calls before it.
+fn input_items(run: &Run, record: &Record, reply: u16) -> Vec<NamedItem> {
+    let response = ResponseId::new(run.id(), reply);
+    let items = |index: usize, message: &Message| message_items(response, &record.tool_forms, index, message);
+    if let Some(before) = response.before() {
+        let replies = run.replies_with_calls();
+        let given = replies.get(usize::from(before.reply())).map(|reply| reply.results.as_slice());
+        let given = given.unwrap_or_default().iter().enumerate();
+        return given.flat_map(|(index, message)| items(index, message)).collect();
+    }
     let messages = run.spec().request.conversation.messages();
     let sent = messages.len() - usize::from(record.is_continued);
     let messages = messages[..sent].iter().enumerate().skip(record.first_input());
-    messages.flat_map(|(index, message)| message_items(run, &record.tool_forms, index, message)).collect()
+    messages.flat_map(|(index, message)| items(index, message)).collect()
 }
 
 /// The items of a message: its text, images and files, and then its calls or their outputs.
-fn message_items(run: &Run, forms: &ToolForms, index: usize, message: &Message) -> Vec<NamedItem> {
+fn message_items(response: ResponseId, forms: &ToolForms, index: usize, message: &Message) -> Vec<NamedItem> {
     let mut shown = Message::new(message.role, &*message.text);
     let mut others = Vec::new();
     for (part_index, part) in message.parts.iter().enumerate() {
         match part {
             Part::Text(_) | Part::Image(_) | Part::Pdf(_) => shown.parts.push(part.clone()),
             Part::ToolCall(call) => {
-                let id = input_call_id(run.id(), kind_of(&call.name, forms), index, part_index);
+                let id = input_call_id(response, kind_of(&call.name, forms), index, part_index);
                 let call = ToolCall::new(&*call.id, &*call.name, &*call.arguments);
                 others.push(NamedItem { id, item: InputItem::Call(call) });
             }
             Part::ToolResult(result) => {
-                let id = input_output_id(run.id(), kind_of(&result.name, forms), index, part_index);
+                let id = input_output_id(response, kind_of(&result.name, forms), index, part_index);
                 others.push(NamedItem { id, item: InputItem::Output(result.clone()) });
             }
             Part::Reasoning(_) => {}
@@ -399,7 +414,7 @@ fn message_items(run: &Run, forms: &ToolForms, index: usize, message: &Message) 
     }
     let has_content = !shown.text.is_empty() || !shown.parts.is_empty();
     let message = (has_content || others.is_empty())
-        .then(|| NamedItem { id: input_message_id(run.id(), index), item: InputItem::Message(shown) });
+        .then(|| NamedItem { id: input_message_id(response, index), item: InputItem::Message(shown) });
     message.into_iter().chain(others).collect()
 }
 
@@ -490,6 +505,10 @@ mod tests {
         Run::replay("01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(), &events).unwrap()
     }
 
+    fn item_of(run: &Run, id: &str) -> Option<InputItem> {
+        known_items(run).into_iter().find(|item| item.id == id).map(|item| item.item)
+    }
+
     fn page_of(run: &Run) -> Value {
         let page = ItemPage { order: ItemOrder::Ascending, after: None, limit: 9 };
         serde_json::from_str(&page.of_input(run).unwrap()).unwrap()
@@ -522,17 +541,22 @@ mod tests {
     #[test]
     fn an_item_is_found_by_its_id() {
         let run = run_of(vec![Message::new(Role::Assistant, "b"), Message::new(Role::User, "c")]);
-        let expected = InputItem::Message(Message::new(Role::User, "c"));
-        assert_eq!(item_of(&run, &input_message_id(run.id(), 1)), Some(expected));
-        assert_eq!(item_of(&run, &input_message_id(run.id(), 2)), None);
-        assert_eq!(item_of(&run, &output_message_id(run.id())), None);
-        assert_eq!(item_of(&run, &output_call_id(run.id(), &ToolKind::Function, 0)), None);
+        let (expected, id) = (InputItem::Message(Message::new(Role::User, "c")), ResponseId::of(&run));
+        assert_eq!(item_of(&run, &input_message_id(id, 1)), Some(expected));
+        for unknown in [
+            input_message_id(id, 2),
+            input_message_id(ResponseId::new(run.id(), 1), 1),
+            output_message_id(id),
+            output_call_id(id, &ToolKind::Function, 0),
+        ] {
+            assert_eq!(item_of(&run, &unknown), None, "{unknown}");
+        }
     }
 
     #[test]
     fn references_to_a_long_item_stop_at_the_limit_of_a_conversation() {
         let run = run_of(vec![Message::new(Role::User, "x".repeat(300 << 10))]);
-        let reference = json!({"type": "item_reference", "id": input_message_id(run.id(), 0)});
+        let reference = json!({"type": "item_reference", "id": input_message_id(ResponseId::of(&run), 0)});
         let resolved = |count: usize| {
             let body = json!({"model": "podium-mini", "input": vec![reference.clone(); count]});
             let mut request = ResponseRequest::parse(body.to_string().as_bytes()).unwrap();

@@ -24,7 +24,7 @@ pub use compaction::compacted;
 pub use conversation::{
     ClientConversation, ConversationItems, conversation_id, is_conversation_id, unknown_conversation,
 };
-pub use id::{response_id, run_of_response};
+pub use id::ResponseId;
 pub use items::{ItemOrder, ItemPage};
 pub(crate) use parameters::PARAMETERS as RESPONSE_PARAMETERS;
 pub(crate) use request::COMPACTION_PARAMETERS;

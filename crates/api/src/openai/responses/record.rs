@@ -6,6 +6,7 @@ use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 
+use super::id::ResponseId;
 use crate::openai::tool_forms::ToolForms;
 
 /// The stored record of a response. Processes of other versions read it, so a new field needs a default.
@@ -27,6 +28,9 @@ pub(super) struct Record {
     /// The response that this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) previous: Option<RunId>,
+    /// The number of that response in its run, if it is not the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) previous_reply: Option<u16>,
     /// The conversation that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) conversation: Option<String>,
@@ -77,6 +81,16 @@ impl Record {
     pub(super) fn of(run: &Run) -> Self {
         let record = run.spec().request.api_record.as_ref();
         record.and_then(|record| Self::deserialize(record).ok()).unwrap_or_default()
+    }
+
+    /// The response that this one continues.
+    pub(super) fn previous(&self) -> Option<ResponseId> {
+        self.previous.map(|run| ResponseId::new(run, self.previous_reply.unwrap_or_default()))
+    }
+
+    pub(super) fn continues(&mut self, previous: ResponseId) {
+        self.previous = Some(previous.run());
+        self.previous_reply = Some(previous.reply()).filter(|reply| *reply > 0);
     }
 
     /// The number of messages before those of the input.

@@ -1,6 +1,6 @@
 //! Converts a Responses request into a request for a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use podium_domain::answer::AnswerForm;
 use podium_domain::content::{Part, ToolCall};
@@ -8,7 +8,7 @@ use podium_domain::conversation::{
     CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role, answerable,
 };
 use podium_domain::ids::{RunId, TenantId};
-use podium_domain::policy::{Effort, Policy, StepTools, Tier};
+use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
@@ -18,9 +18,9 @@ use serde_json::{Map, Value};
 
 use super::compaction;
 use super::conversation::ConversationItems;
-use super::id::{response_id, run_of_response};
+use super::id::ResponseId;
 use super::input::{InputItem, input, messages_of, unknown_item};
-use super::items::item_of;
+use super::items::known_items;
 use super::parameters::{include, rule};
 use super::record::Record;
 use super::sealed::{self, Turn, TurnKey};
@@ -114,7 +114,7 @@ impl ResponseRequest {
             }
         }
         // The conversation may consist of the earlier response alone.
-        if draft.record.previous.is_some() && draft.input.is_none() {
+        if draft.record.previous().is_some() && draft.input.is_none() {
             draft.input = Some(Vec::new());
         }
         draft.store = Some(false);
@@ -130,8 +130,8 @@ impl ResponseRequest {
     }
 
     /// The response that this one continues.
-    pub fn previous(&self) -> Option<RunId> {
-        self.record.previous
+    pub fn previous(&self) -> Option<ResponseId> {
+        self.record.previous()
     }
 
     /// The conversation that it continues.
@@ -167,16 +167,17 @@ impl ResponseRequest {
     /// be, because a short request may refer to a long item many times.
     pub fn resolve(&mut self, run: &Run) -> Result<(), ApiError> {
         let mut bytes: usize = self.input.iter().map(InputItem::bytes).sum();
+        let known: HashMap<_, _> = known_items(run).into_iter().map(|item| (item.id, item.item)).collect();
         for item in &mut self.input {
             if let InputItem::Reference { id, run: wanted, path } = item
                 && *wanted == run.id()
             {
-                let found = item_of(run, id).ok_or_else(|| unknown_item(path, id))?;
+                let found = known.get(id.as_str()).ok_or_else(|| unknown_item(path, id))?;
                 bytes = bytes.saturating_add(found.bytes());
                 if bytes > CONVERSATION_BYTES_MAX {
                     return Err(of_conversation(&ConversationError::TooLong { bytes }));
                 }
-                *item = found;
+                *item = found.clone();
             }
         }
         Ok(())
@@ -236,22 +237,29 @@ fn of_conversation(error: &ConversationError) -> ApiError {
 
 /// The conversation of an earlier response, with its answer and without its instructions, which apply to one response only.
 fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
-    let id = response_id(run.id());
+    let id = ResponseId::of(run);
     let refuse = |problem: &str| {
         let message = format!("response `{id}` {problem}, so it cannot be continued");
-        ApiError::on_field(ErrorCode::InvalidValue, "previous_response_id", message)
+        Err(ApiError::on_field(ErrorCode::InvalidValue, "previous_response_id", message))
     };
-    let answer = match run.state() {
-        RunState::Succeeded { .. } => run.answer().unwrap_or_default(),
-        RunState::Active | RunState::Suspended => return Err(refuse("is not complete")),
-        RunState::Failed { .. } => return Err(refuse("failed")),
-        RunState::Cancelled => return Err(refuse("was cancelled")),
+    match run.state() {
+        RunState::Succeeded { .. } | RunState::Suspended => {}
+        RunState::Active => return refuse("is not complete"),
+        RunState::Failed { .. } => return refuse("failed"),
+        RunState::Cancelled => return refuse("was cancelled"),
+    }
+    let answered = |text: &str, calls: Vec<ToolCall>| {
+        Message::new(Role::Assistant, text).with(calls.into_iter().map(Part::ToolCall))
     };
     let instructions = Record::of(run).has_instructions;
-    let messages = run.spec().request.conversation.messages().iter().skip(usize::from(instructions));
-    let calls = run.tool_calls().into_iter().map(Part::ToolCall);
-    let answer = Message::new(Role::Assistant, answer).with(calls);
-    Ok(messages.chain([&answer]).map(as_clients_send_it).collect())
+    let sent = run.spec().request.conversation.messages().iter().skip(usize::from(instructions));
+    let mut messages: Vec<_> = sent.map(as_clients_send_it).collect();
+    for reply in run.replies_with_calls() {
+        messages.push(as_clients_send_it(&answered(&reply.text, reply.calls)));
+        messages.extend(reply.results);
+    }
+    messages.extend(run.answer().map(|answer| as_clients_send_it(&answered(answer, run.tool_calls()))));
+    Ok(messages)
 }
 
 /// The message without the workers' reasoning and seals. The engine adds them again, as for messages that a client sends.
@@ -330,7 +338,7 @@ impl Draft {
                 self.tools.parallel(field)?;
             }
             "max_tool_calls" => record.max_tool_calls = Some(field.integer(1, u32::MAX)?),
-            "previous_response_id" => record.previous = Some(previous(field)?),
+            "previous_response_id" => record.continues(previous(field)?),
             "conversation" => record.conversation = Some(conversation(field)?),
             "include" => record.seals = include(field)?,
             "background" => record.background = field.boolean()?,
@@ -384,7 +392,7 @@ impl Draft {
                 "a response in the background is read later, so `store` must be true",
             );
         }
-        if self.record.conversation.is_some() && self.record.previous.is_some() {
+        if self.record.conversation.is_some() && self.record.previous().is_some() {
             return invalid(
                 "previous_response_id",
                 "`previous_response_id` cannot be combined with `conversation`, which has its earlier responses",
@@ -398,8 +406,6 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        // Each response of this API is a run of its own, also after tool calls.
-        policy.tools = StepTools::Last;
         Ok(ResponseRequest {
             model,
             instructions: self.instructions.filter(|text| !text.is_empty()),
@@ -428,10 +434,10 @@ fn conversation(field: &Field<'_>) -> Result<String, ApiError> {
     field.required(object, "id")?.string().map(str::to_owned)
 }
 
-/// The run of an earlier response.
-fn previous(field: &Field<'_>) -> Result<RunId, ApiError> {
+/// The id of an earlier response.
+fn previous(field: &Field<'_>) -> Result<ResponseId, ApiError> {
     let id = field.string()?;
-    run_of_response(id).ok_or_else(|| {
+    ResponseId::parse(id).ok_or_else(|| {
         let shown: String = id.chars().take(100).collect();
         let message = format!("response `{shown}` does not exist");
         ApiError::on_field(ErrorCode::PreviousResponseNotFound, &*field.path, message)

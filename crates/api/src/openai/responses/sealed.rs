@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use podium_domain::content::{Part, Reasoning, ToolCall};
 use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::TenantId;
-use podium_domain::run::{Run, RunState, StepRef};
+use podium_domain::run::{Run, RunState};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{hkdf, hmac};
 use serde::{Deserialize, Serialize};
@@ -84,12 +84,21 @@ pub(super) fn is_ours(content: &str) -> bool {
 }
 
 impl Turn {
-    /// The last turn of a run; none if its answer has no calls.
+    /// The last turn of a run's current reply; none if it has no calls. If several steps called, it has the reasoning of all.
     pub(super) fn of(run: &Run) -> Option<Self> {
-        let RunState::Succeeded { round, step } = *run.state() else { return None };
-        let calls = run.calls_of(StepRef { round, step });
-        let done = run.rounds().get(usize::from(round))?.steps.get(step.as_usize())?;
-        (!calls.is_empty()).then(|| Self { calls, reasoning: done.reasoning.clone() })
+        let calls = run.tool_calls();
+        let steps = run.rounds().iter().flat_map(|round| &round.steps);
+        let reasoning = match *run.state() {
+            RunState::Succeeded { round, step } => {
+                run.rounds().get(usize::from(round))?.steps.get(step.as_usize())?.reasoning.clone()
+            }
+            RunState::Suspended => {
+                let turns = steps.flat_map(|step| &step.turns).filter(|turn| turn.reply == run.reply());
+                turns.flat_map(|turn| turn.reasoning.iter().cloned()).collect()
+            }
+            RunState::Active | RunState::Failed { .. } | RunState::Cancelled => return None,
+        };
+        (!calls.is_empty()).then_some(Self { calls, reasoning })
     }
 
     fn begins(&self, message: &Message) -> bool {

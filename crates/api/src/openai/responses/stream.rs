@@ -1,12 +1,11 @@
 //! The events of a streamed response.
 
-use podium_domain::ids::RunId;
 use podium_domain::run::{Run, RunState};
 use serde::Serialize;
 
 use super::body::{Body, Moment, ResponseWriter};
 use super::custom_input::CustomInput;
-use super::id::{late_message_id, output_call_id, output_message_id, reasoning_id};
+use super::id::{ResponseId, late_message_id, output_call_id, output_message_id, reasoning_id};
 use super::items::{CallNames, Content, Item, ItemStatus, Phase, answer_status, message};
 use super::pieces::Pieces;
 use crate::call_queue::{CallPiece, CallQueue};
@@ -23,7 +22,7 @@ use crate::{ApiError, StreamEvent, StreamEvents};
 #[derive(Debug)]
 pub struct ResponseStream {
     writer: ResponseWriter,
-    run: RunId,
+    id: ResponseId,
     /// The number of the next event.
     next: u64,
     /// The client has the events up to this number.
@@ -148,7 +147,7 @@ impl ResponseStream {
     pub fn of(run: &Run, writer: ResponseWriter, after: Option<u64>) -> Self {
         Self {
             writer,
-            run: run.id(),
+            id: ResponseId::of(run),
             next: 0,
             after,
             item_count: 0,
@@ -157,6 +156,11 @@ impl ResponseStream {
             call_count: 0,
             late_text: String::new(),
         }
+    }
+
+    /// The response.
+    pub const fn id(&self) -> ResponseId {
+        self.id
     }
 
     /// The first events.
@@ -175,7 +179,7 @@ impl ResponseStream {
             return;
         }
         if self.open.is_none() {
-            self.open_message(&output_message_id(self.run), events);
+            self.open_message(&output_message_id(self.id), events);
         }
         self.write(text, events);
     }
@@ -195,7 +199,7 @@ impl ResponseStream {
     /// The events for the end of the run.
     pub fn close(&mut self, run: &Run, events: &mut StreamEvents) {
         let name = match run.state() {
-            RunState::Succeeded { .. } => {
+            RunState::Succeeded { .. } | RunState::Suspended => {
                 self.close_items(run, events);
                 match answer_status(run) {
                     ItemStatus::Incomplete => "response.incomplete",
@@ -203,9 +207,7 @@ impl ResponseStream {
                 }
             }
             // There is no event for a cancelled response; its status says it.
-            RunState::Failed { .. } | RunState::Cancelled | RunState::Active | RunState::Suspended => {
-                "response.failed"
-            }
+            RunState::Failed { .. } | RunState::Cancelled | RunState::Active => "response.failed",
         };
         self.response(name, run, Moment::Now, events);
         events.push_back(StreamEvent::unnamed("[DONE]".to_owned()));
@@ -233,19 +235,19 @@ impl ResponseStream {
         let waiting = self.calls.finish();
         self.show_calls(waiting, events);
         if self.item_count == 0 {
-            self.open_message(&output_message_id(self.run), events);
+            self.open_message(&output_message_id(self.id), events);
         }
         self.close_item(answer_status(run), run.refusal().map(refusal_text), events);
         let late = std::mem::take(&mut self.late_text);
         if !late.is_empty() {
-            self.open_message(&late_message_id(self.run), events);
+            self.open_message(&late_message_id(self.id), events);
             self.write(&late, events);
             self.close_item(ItemStatus::Completed, None, events);
         }
         if let Some(item) = self.writer.reasoning_item(run) {
             let output_index = self.item_count;
             self.item_count += 1;
-            let added = Item::Reasoning { id: reasoning_id(self.run), summary: [], encrypted_content: None };
+            let added = Item::Reasoning { id: reasoning_id(self.id), summary: [], encrypted_content: None };
             self.push("response.output_item.added", OfItem { output_index, item: added }, events);
             self.push("response.output_item.done", OfItem { output_index, item }, events);
         }
@@ -262,7 +264,7 @@ impl ResponseStream {
 
     fn open_call(&mut self, call_id: &str, name: &str, events: &mut StreamEvents) {
         let names = CallNames::of(call_id, name, self.writer.tool_forms());
-        let id = output_call_id(self.run, names.kind(), self.call_count);
+        let id = output_call_id(self.id, names.kind(), self.call_count);
         self.call_count += 1;
         let kind = match names.kind() {
             ToolKind::Function => ItemKind::Function(names.clone()),

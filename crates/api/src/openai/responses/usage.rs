@@ -23,7 +23,7 @@ impl ResponseUsage {
             total_tokens,
             prompt_tokens_details,
             completion_tokens_details,
-        } = UsageBody::of(run);
+        } = UsageBody::of_reply(run);
         Self {
             input_tokens: prompt_tokens,
             input_tokens_details: prompt_tokens_details,

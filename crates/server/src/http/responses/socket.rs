@@ -10,9 +10,8 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
-use podium_api::openai::{ResponseRequest, error_event, with_response_names};
+use podium_api::openai::{ResponseId, ResponseRequest, error_event, with_response_names};
 use podium_api::{ApiError, ErrorCode, StreamEvent};
-use podium_domain::ids::RunId;
 use podium_engine::Submitted;
 use tokio::time::{Instant, sleep_until};
 
@@ -65,7 +64,7 @@ struct Session {
     occupied: Occupied,
     socket: WebSocket,
     /// The last response of this connection. It may be continued here although it was not stored.
-    last: Option<RunId>,
+    last: Option<ResponseId>,
 }
 
 /// The client is gone, or the connection must end.
@@ -132,7 +131,7 @@ impl Session {
                     Some(StreamEvent { name: None, .. }) => {}
                     Some(event) => {
                         if matches!(event.name, Some("response.completed" | "response.incomplete")) {
-                            self.last = Some(streaming.run());
+                            self.last = Some(streaming.format().id());
                         }
                         self.send(event).await?;
                     }
@@ -184,7 +183,7 @@ async fn begin(
     state: &ServerState,
     caller: &Caller,
     unread: &Unread,
-    last: Option<RunId>,
+    last: Option<ResponseId>,
     text: &str,
 ) -> Result<Streaming<ResponseFormat>, ApiError> {
     let request = ResponseRequest::parse_message(text.as_bytes())?;

@@ -43,10 +43,15 @@ async fn run_of(server: &TestServer, response: &Value) -> std::sync::Arc<Run> {
     server.ended(id.parse().unwrap()).await
 }
 
+/// A request whose run ends with its calls, so that their outputs begin another one.
+fn ending(input: &Value) -> Value {
+    json!({"tools": tools(), "input": input, "podium": {"tools": "last"}})
+}
+
 #[tokio::test]
 async fn calls_come_back_as_the_client_knows_their_tools() {
     let server = patching().await;
-    let made = ask(&server, json!({"tools": tools()})).await.json();
+    let made = ask(&server, ending(&json!("why?"))).await.json();
     check_response(&made);
     let items = made["output"].as_array().unwrap();
     assert_eq!((&items[0]["type"], &items[0]["phase"]), (&json!("message"), &json!("commentary")));
@@ -87,7 +92,7 @@ async fn the_text_of_a_custom_tool_is_streamed() {
 #[tokio::test]
 async fn outputs_of_custom_tools_go_back_to_the_worker() {
     let server = patching().await;
-    let made = ask(&server, json!({"tools": tools()})).await.json();
+    let made = ask(&server, ending(&json!("why?"))).await.json();
     server.vendor.otherwise(Answer::text("Patched."));
     let call_id = |index: usize| made["output"][index]["call_id"].clone();
     let outputs = json!([
@@ -97,7 +102,7 @@ async fn outputs_of_custom_tools_go_back_to_the_worker() {
     let mut input = vec![json!({"role": "user", "content": "why?"})];
     input.extend(made["output"].as_array().unwrap().iter().cloned());
     input.extend(outputs.as_array().unwrap().iter().cloned());
-    let next = ask(&server, json!({"tools": tools(), "input": input})).await.json();
+    let next = ask(&server, ending(&json!(input))).await.json();
     assert_eq!(next["output"][0]["content"][0]["text"], "Patched.", "{next}");
     let run = run_of(&server, &next).await;
     let calls: Vec<_> = run

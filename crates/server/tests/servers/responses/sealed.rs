@@ -20,9 +20,11 @@ async fn calling() -> TestServer {
     server
 }
 
+/// A request whose run ends with its calls, so that their outputs begin another one.
 fn stateless(input: &Value) -> Value {
     let tools = json!([{"type": "function", "name": "look", "parameters": {"type": "object"}}]);
-    json!({"input": input, "tools": tools, "store": false, "include": ["reasoning.encrypted_content"]})
+    let include = ["reasoning.encrypted_content"];
+    json!({"input": input, "tools": tools, "store": false, "include": include, "podium": {"tools": "last"}})
 }
 
 /// The input that continues a response.
