@@ -2,7 +2,7 @@
 
 use podium_domain::content::{Image, Part, Pdf, ToolCall, ToolResult};
 use podium_domain::conversation::{CALL_ID_BYTES_MAX, PARTS_MAX};
-use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, is_name};
+use podium_domain::tools::{CallsAtOnce, TOOLS_MAX, Tool, ToolChoice, ToolUse, ToolsError, is_name};
 
 use crate::{Problems, v1};
 
@@ -29,7 +29,11 @@ pub(crate) fn tools(
     tools
         .check()
         .map_err(|e| {
-            let field = e.index().map_or_else(|| "tools".to_owned(), |index| format!("tools[{index}]"));
+            let field = match (&e, e.index()) {
+                (ToolsError::UnknownChoice { .. }, _) => "tool_choice".to_owned(),
+                (_, Some(index)) => format!("tools[{index}]"),
+                (_, None) => "tools".to_owned(),
+            };
             problems.add(&field, e.to_string());
         })
         .ok()?;
@@ -173,7 +177,7 @@ mod tests {
         assert_eq!(field_of(vec![look(""), look("{")], None), "tools[1]");
         assert_eq!(field_of(vec![look("[]")], None), "tools[0]");
         assert_eq!(field_of(vec![look(""); 129], None), "tools");
-        assert_eq!(field_of(vec![look("")], Some(named("other"))), "tools");
+        assert_eq!(field_of(vec![look("")], Some(named("other"))), "tool_choice");
         assert_eq!(field_of(Vec::new(), Some(mode(3))), "tool_choice");
         assert_eq!(field_of(Vec::new(), Some(mode(9))), "tool_choice.mode");
     }

@@ -48,7 +48,7 @@ def wrong_requests(generated: Generated) -> Iterator[tuple[dict, str]]:
         yield {"tools": [{**tool, "parameters": parameters}]}, "tools[0]"
     yield {"tools": [tool, tool]}, "tools[1]"
     yield {"tools": [{**tool, "name": f"t{number}"} for number in range(129)]}, "tools"
-    yield {"tools": [tool], "tool_choice": {"name": "other"}}, "tools"
+    yield {"tools": [tool], "tool_choice": {"name": "other"}}, "tool_choice"
     yield {"tools": [tool], "tool_choice": {"mode": 9}}, "tool_choice"
     for name, schema in (("", "{}"), ("a b", "{}"), ("a" * 65, "{}")):
         yield {"response_format": {"json_schema": {"name": name, "schema": schema}}}, "response_format.json_schema.name"

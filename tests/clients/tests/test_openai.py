@@ -218,6 +218,16 @@ def test_an_answer_ends_before_any_of_its_stops(podium: Podium, direct: Podium) 
     assert ask(podium, stop=[ANSWER.split()[1]]).choices[0].message.content == ANSWER.split()[0] + " "
 
 
+def test_a_stop_at_the_first_word_gives_an_empty_answer(fresh: Podium) -> None:
+    before = len(fresh.calls())
+    completion = ask(fresh, WORDS_QUESTION, stop="one hundred")
+    assert (completion.choices[0].message.content, completion.choices[0].finish_reason) == ("", "stop")
+    assert completion.usage.completion_tokens >= 0
+    assert len(fresh.calls()) == before + 1
+    chunks = list(ask(fresh, WORDS_QUESTION, stop="one hundred", stream=True))
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
 @pytest.mark.parametrize("stop", ["", ["a"] * 5, ["x" * 65]])
 def test_stops_that_are_too_many_or_too_long_are_refused_by_name(podium: Podium, stop: object) -> None:
     error = refusal(openai.BadRequestError, podium, stop=stop)

@@ -142,9 +142,14 @@ fn converted(role: Role, content: &Field<'_>) -> Result<Message, ApiError> {
 fn part(role: Role, field: &Field<'_>) -> Result<Part, ApiError> {
     let part = field.object()?;
     let kind = field.required(part, "type")?;
-    let member = |name: &str| field.required(part, name);
+    // Marks for a vendor's cache, which clients of several vendors send. Podium sets its own.
+    let member = |name: &str| {
+        field.only(part, &["type", name, "cache_control", "prompt_cache_breakpoint"])?;
+        field.required(part, name)
+    };
     match kind.string()? {
         "text" => Ok(Part::Text(member("text")?.string()?.to_owned())),
+        "refusal" if role == Role::Assistant => Ok(Part::Text(member("refusal")?.string()?.to_owned())),
         "image_url" if role == Role::User => image(&member("image_url")?).map(Part::Image),
         "file" if role == Role::User => file(&member("file")?),
         "image_url" | "file" => {
@@ -310,6 +315,31 @@ mod tests {
         ] {
             let error = read(&json!([message])).unwrap_err();
             assert_eq!(error.param(), Some(param), "{message}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_member_of_a_part_is_named() {
+        let text = |role: &str, part: Value| read(&json!([{"role": role, "content": [part]}]));
+        let marked = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}});
+        assert_eq!(text("user", marked).unwrap()[0].words(), "x");
+        assert_eq!(text("assistant", json!({"type": "refusal", "refusal": "no"})).unwrap()[0].words(), "no");
+        for (role, part, member) in [
+            ("user", json!({"type": "text", "text": "x", "colour": 1}), "colour"),
+            (
+                "user",
+                json!({"type": "text", "text": "x", "image_url": {"url": "https://x.org"}}),
+                "image_url",
+            ),
+            (
+                "user",
+                json!({"type": "image_url", "image_url": {"url": "https://x.org"}, "text": "x"}),
+                "text",
+            ),
+            ("user", json!({"type": "refusal", "refusal": "no"}), "type"),
+        ] {
+            let error = text(role, part).unwrap_err();
+            assert_eq!(error.param(), Some(format!("messages[0].content[0].{member}").as_str()), "{error}");
         }
     }
 

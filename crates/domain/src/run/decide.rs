@@ -152,8 +152,12 @@ impl Run {
         let of = StepRef { round, step };
         let suspends = self.spec.request.suspends();
         let calls = if suspends && !self.may_call(of) { &[][..] } else { &result.calls };
-        // A worker that declines, or that calls tools, may return an empty output.
-        let may_be_blank = result.finish == FinishReason::ContentFilter || !calls.is_empty();
+        // A worker that declines, or that calls tools, may return an empty output. A stop sequence may end an answer before its first word.
+        let may_be_stopped = result.finish == FinishReason::Stop
+            && !self.spec.request.stops.is_empty()
+            && self.is_final_step(round, step);
+        let may_be_blank =
+            result.finish == FinishReason::ContentFilter || !calls.is_empty() || may_be_stopped;
         if result.output.trim().is_empty() && !may_be_blank {
             return Err(Refusal::BlankOutput);
         }

@@ -265,12 +265,14 @@ impl ClaimedCall<'_> {
         Ended::Finished(StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved: None })
     }
 
-    /// The error of an answer without text, and its remedy. A worker that declined without text has a result, as if it had declined with
-    /// text: the run records that the worker declined.
+    /// The error of an answer without text, and its remedy. Two kinds of answers without text are results: a worker declined, which the
+    /// run records, or a stop sequence may have ended the answer before its first word.
     fn without_text(&self, finish: FinishReason, usage: Usage) -> Option<(String, Cure)> {
         let worker = &self.call.worker.id;
         match NoText::of(finish) {
             NoText::Declined => None,
+            // A stop sequence may be the first thing that a worker writes. Not every vendor says that one was found.
+            NoText::Empty if finish == FinishReason::Stop && !self.call.request.stops.is_empty() => None,
             NoText::LimitUsedUp => {
                 let tokens = usage.completion_tokens;
                 let message = format!(

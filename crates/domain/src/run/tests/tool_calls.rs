@@ -8,6 +8,7 @@ use crate::content::{Part, Reasoning, Seal, ToolCall, ToolResult};
 use crate::conversation::{Message, Role};
 use crate::ids::WorkerId;
 use crate::policy::StepTools;
+use crate::stops::Stops;
 use crate::tool_loop::{earlier_run, restored, waiting_worker};
 use crate::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};
 
@@ -32,10 +33,17 @@ fn last(attempts_max: u32, rounds_max: u16) -> Policy {
 
 /// A run with the plan `access` that offers tools and continues `conversation`.
 pub(super) fn offering(number: u128, conversation: Conversation, access: &str, policy: &Policy) -> Run {
+    planned_with(number, access, policy, |request| {
+        request.conversation = conversation;
+        request.tools = Some(tools());
+    })
+}
+
+/// A run with the plan `access`, whose request is changed before.
+fn planned_with(number: u128, access: &str, policy: &Policy, change: impl FnOnce(&mut RunRequest)) -> Run {
     let template = accepted(policy.clone());
     let mut spec = template.spec().clone();
-    spec.request.conversation = conversation;
-    spec.request.tools = Some(tools());
+    change(&mut spec.request);
     let first = SequencedEvent { sequence: 1, at: NOW, event: Run::accept(spec) };
     let run = Run::replay(RunId::new(Uuid::from_u128(number)), &[first]).unwrap();
     let task = TaskRef::Plan { round: 0 };
@@ -107,6 +115,27 @@ fn a_blank_output_without_calls_is_refused() {
     let run = drive(offering(1, question(), "[[]]", &last(1, 1)), &[claimed(step(0), 1)]);
     let refused = run.decide(&calling(0, &[]), NOW);
     assert_eq!(refused.unwrap_err(), Refusal::BlankOutput);
+}
+
+#[test]
+fn only_a_stop_sequence_may_leave_the_answer_empty() {
+    let stopped = |step: u16, stops: &[&str], finish| {
+        let stops = Stops::new(stops.iter().map(ToString::to_string).collect()).unwrap();
+        let run = planned_with(1, "[[], [0]]", &last(1, 1), |request| request.stops = stops);
+        let run = drive(run, &[claimed(self::step(0), 1)]);
+        let run = if step == 0 { run } else { drive(run, &[done(0), claimed(self::step(1), 1)]) };
+        let (claim, step) = (claim_id(self::step(step), 1), StepIndex::new(step));
+        let result = StepResult { output: String::new(), finish, ..result() };
+        run.decide(&Command::CompleteStep { round: 0, step, claim, result }, NOW)
+    };
+    assert!(stopped(1, &["END"], FinishReason::Stop).is_ok());
+    for refused in [
+        stopped(1, &[], FinishReason::Stop),
+        stopped(1, &["END"], FinishReason::Length),
+        stopped(0, &["END"], FinishReason::Stop),
+    ] {
+        assert_eq!(refused.unwrap_err(), Refusal::BlankOutput);
+    }
 }
 
 #[test]
