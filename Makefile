@@ -90,7 +90,7 @@ test-conformance: binaries ## run coding agents (1 GB from npm), expected calls 
 	@scripts/setup test
 	uv pip install --quiet --no-deps --target $(BFCL) bfcl-eval==2026.3.23
 	cd tests/clients && uv run --frozen --group node npm install --no-save --prefix agents --no-audit --no-fund --loglevel=error
-	cd tests/clients && uv run --frozen --group node pytest agents conformance -v --durations=0
+	cd tests/clients && uv run --frozen --group node --group conformance pytest agents conformance -v --durations=0
 
 .PHONY: test-vllm
 test-vllm: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients

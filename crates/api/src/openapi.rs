@@ -1,118 +1,23 @@
-//! The `OpenAPI` document of the HTTP API. It is made from the tables by which requests are parsed and errors are written, and from
-//! the table of routes here, which a test of the server compares with its router.
+//! The `OpenAPI` document of the HTTP API. It is made from the tables by which requests are parsed and errors are written, from the
+//! table of routes, and from the schemas of answers.
+
+mod answers;
+mod routes;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::rule::Parameter;
+use crate::rule::{Parameter, Rule};
 use crate::{ErrorCode, anthropic, openai};
 
-/// A route of the HTTP API.
-#[derive(Clone, Copy, Debug)]
-pub struct Route {
-    /// The method in capitals.
-    pub method: &'static str,
-    /// The path; `{id}` stands for a segment.
-    pub path: &'static str,
-    summary: &'static str,
-    takes: Takes,
-    gives: Gives,
-}
+use routes::{Other, Takes};
+pub use routes::{ROUTES, Route};
 
-/// The body of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    /// A page: `limit`, `after` and, for items, `order`.
-    Page,
-    /// An object that the API parses.
-    Body(&'static str),
-}
-
-/// The body of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gives {
-    Json,
-    /// JSON, or events if the request asks for them.
-    JsonOrEvents,
-    Events,
-    Text,
-}
-
-const fn route(
-    method: &'static str,
-    path: &'static str,
-    summary: &'static str,
-    takes: Takes,
-    gives: Gives,
-) -> Route {
-    Route { method, path, summary, takes, gives }
-}
-
-/// Every route, but for the WebSocket of the Responses API, which `OpenAPI` cannot describe.
-pub const ROUTES: &[Route] = &[
-    route(
-        "POST",
-        "/v1/chat/completions",
-        "Answers with a completion",
-        Takes::Body("ChatCompletion"),
-        Gives::JsonOrEvents,
-    ),
-    route("POST", "/v1/responses", "Makes a response", Takes::Body("Response"), Gives::JsonOrEvents),
-    route(
-        "POST",
-        "/v1/responses/compact",
-        "Summarizes a conversation",
-        Takes::Body("Compaction"),
-        Gives::Json,
-    ),
-    route("GET", "/v1/responses/{id}", "Returns a stored response", Takes::Nothing, Gives::JsonOrEvents),
-    route("DELETE", "/v1/responses/{id}", "Removes a response", Takes::Nothing, Gives::Json),
-    route("POST", "/v1/responses/{id}/cancel", "Cancels a response", Takes::Nothing, Gives::Json),
-    route("GET", "/v1/responses/{id}/input_items", "Lists the items of an input", Takes::Page, Gives::Json),
-    route("POST", "/v1/conversations", "Makes a conversation", Takes::Body("Conversation"), Gives::Json),
-    route("GET", "/v1/conversations/{id}", "Returns a conversation", Takes::Nothing, Gives::Json),
-    route(
-        "POST",
-        "/v1/conversations/{id}",
-        "Replaces its metadata",
-        Takes::Body("ConversationChange"),
-        Gives::Json,
-    ),
-    route("DELETE", "/v1/conversations/{id}", "Removes a conversation", Takes::Nothing, Gives::Json),
-    route("GET", "/v1/conversations/{id}/items", "Lists its items", Takes::Page, Gives::Json),
-    route(
-        "POST",
-        "/v1/conversations/{id}/items",
-        "Adds items",
-        Takes::Body("ConversationItems"),
-        Gives::Json,
-    ),
-    route("GET", "/v1/conversations/{id}/items/{item}", "Returns an item", Takes::Nothing, Gives::Json),
-    route("DELETE", "/v1/conversations/{id}/items/{item}", "Removes an item", Takes::Nothing, Gives::Json),
-    route("POST", "/v1/messages", "Answers with a message", Takes::Body("Message"), Gives::JsonOrEvents),
-    route("POST", "/v1/messages/count_tokens", "Estimates input tokens", Takes::Body("Message"), Gives::Json),
-    route(
-        "POST",
-        "/v1/estimates",
-        "Estimates the cost of a completion",
-        Takes::Body("ChatCompletion"),
-        Gives::Json,
-    ),
-    route("GET", "/v1/budgets", "Lists the caller's budgets", Takes::Nothing, Gives::Json),
-    route("GET", "/v1/runs", "Lists the caller's runs", Takes::Page, Gives::Json),
-    route("GET", "/v1/runs/{id}", "Returns a run", Takes::Nothing, Gives::Json),
-    route("POST", "/v1/runs/{id}/cancel", "Cancels a run", Takes::Nothing, Gives::Json),
-    route("GET", "/v1/runs/{id}/events", "Streams the events of a run", Takes::Nothing, Gives::Events),
-    route("POST", "/v1/runs/{id}/rating", "Rates a run", Takes::Body("Rating"), Gives::Json),
-    route("GET", "/v1/models", "Lists the models", Takes::Nothing, Gives::Json),
-    route("GET", "/v1/models/{id}", "Returns a model", Takes::Nothing, Gives::Json),
-    route("GET", "/healthz", "Whether the process is alive", Takes::Nothing, Gives::Text),
-    route("GET", "/readyz", "Whether the process takes requests", Takes::Nothing, Gives::Text),
-    route("GET", "/api/hello", "Whether the API is reachable", Takes::Nothing, Gives::Text),
-    route("GET", "/openapi.json", "Returns this document", Takes::Nothing, Gives::Json),
-];
+/// The forms of ids in paths, as regular expressions.
+const RUN_ID: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+const RESPONSE_ID: &str = "^resp_[0-9a-f]{32}(_r[1-9][0-9]{0,4})?$";
+const CONVERSATION_ID: &str = "^conv_[0-9a-f]{32}$";
 
 /// The document, for this version of the program.
 pub fn document(version: &str) -> Value {
@@ -131,10 +36,7 @@ pub fn document(version: &str) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas(),
-            "responses": {"Error": {
-                "description": "The request was rejected, or it failed.",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-            }},
+            "responses": {"Error": failed("Error"), "MessageError": failed("MessageError")},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         // Without `keys_required`, no key is needed.
@@ -142,14 +44,23 @@ pub fn document(version: &str) -> Value {
     })
 }
 
+/// A request that was rejected, or failed.
+fn failed(schema: &str) -> Value {
+    json!({
+        "description": "The request was rejected, or it failed.",
+        "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}},
+    })
+}
+
 impl Route {
     fn operation(&self) -> Value {
+        let error = if self.path.starts_with("/v1/messages") { "MessageError" } else { "Error" };
         let mut operation = json!({
             "summary": self.summary,
             "operationId": self.id(),
             "responses": {
-                "200": {"description": "The request succeeded.", "content": self.gives.content()},
-                "default": {"$ref": "#/components/responses/Error"},
+                "200": self.success(),
+                "default": {"$ref": format!("#/components/responses/{error}")},
             },
         });
         let Some(members) = operation.as_object_mut() else { return operation };
@@ -157,12 +68,31 @@ impl Route {
         if !parameters.is_empty() {
             members.insert("parameters".to_owned(), parameters.into());
         }
-        if let Takes::Body(name) = self.takes {
-            let schema = json!({"$ref": format!("#/components/schemas/{name}Request")});
-            let body = json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        if let Takes::Body(name) | Takes::MaybeBody(name) = self.takes {
+            let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+            let is_required = matches!(self.takes, Takes::Body(_));
+            let body = json!({"required": is_required, "content": {"application/json": {"schema": schema}}});
             members.insert("requestBody".to_owned(), body);
         }
         operation
+    }
+
+    fn success(&self) -> Value {
+        let mut content = Map::new();
+        if let Some(name) = self.json {
+            let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+            content.insert("application/json".to_owned(), schema);
+        }
+        let text = json!({"schema": {"type": "string"}});
+        match self.other {
+            Some(Other::Events) => drop(content.insert("text/event-stream".to_owned(), text)),
+            Some(Other::Text) => drop(content.insert("text/plain".to_owned(), text)),
+            Some(Other::Empty) | None => {}
+        }
+        if content.is_empty() {
+            return json!({"description": "The request succeeded. The body is empty."});
+        }
+        json!({"description": "The request succeeded.", "content": content})
     }
 
     /// Such as `get_v1_runs_id`.
@@ -176,7 +106,7 @@ impl Route {
     fn parameters(&self) -> Vec<Value> {
         let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<_> = segments
-            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": self.segment(name)}))
             .collect();
         let mut query = |name: &str, schema: Value| {
             parameters.push(json!({"name": name, "in": "query", "schema": schema}));
@@ -187,32 +117,40 @@ impl Route {
                 "limit",
                 json!({"type": "integer", "minimum": 1, "maximum": if is_runs { 200 } else { 100 }}),
             );
-            query("after", json!({"type": "string"}));
+            query(
+                "after",
+                if is_runs {
+                    json!({"type": "string", "pattern": RUN_ID})
+                } else {
+                    json!({"type": "string"})
+                },
+            );
             if !is_runs {
                 query("order", json!({"enum": ["asc", "desc"]}));
             }
         }
-        if self.method == "GET" && self.gives == Gives::JsonOrEvents {
+        let has_events = self.method == "GET" && self.other == Some(Other::Events);
+        if has_events && self.json.is_some() {
             query("stream", json!({"type": "boolean"}));
-            query("starting_after", json!({"type": "integer", "minimum": 0}));
-        }
-        if self.gives == Gives::Events {
+            query(
+                "starting_after",
+                json!({"type": "integer", "minimum": 0, "description": "Needs `stream`."}),
+            );
+        } else if has_events {
             query("after", json!({"type": "integer", "minimum": 0}));
         }
         parameters
     }
-}
 
-impl Gives {
-    fn content(self) -> Value {
-        let json = json!({"schema": {"type": "object"}});
-        let text = json!({"schema": {"type": "string"}});
-        match self {
-            Self::Json => json!({"application/json": json}),
-            Self::JsonOrEvents => json!({"application/json": json, "text/event-stream": text}),
-            Self::Events => json!({"text/event-stream": text}),
-            Self::Text => json!({"text/plain": text}),
-        }
+    /// The schema of a segment of the path.
+    fn segment(&self, name: &str) -> Value {
+        let pattern = match self.path.split('/').nth(2) {
+            Some("runs") => RUN_ID,
+            Some("responses") => RESPONSE_ID,
+            Some("conversations") if name == "id" => CONVERSATION_ID,
+            _ => return json!({"type": "string", "minLength": 1}),
+        };
+        json!({"type": "string", "pattern": pattern})
     }
 }
 
@@ -222,15 +160,18 @@ fn schemas() -> Value {
     let compaction = request(openai::RESPONSE_PARAMETERS, &["model"], |name| {
         openai::COMPACTION_PARAMETERS.contains(&name)
     });
-    let message = request(anthropic::PARAMETERS, &["model", "messages"], |_| true);
+    let message = request(anthropic::PARAMETERS, &["model", "max_tokens", "messages"], |_| true);
+    let token_count = request(anthropic::PARAMETERS, &["model", "messages"], |_| true);
     let metadata =
         json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}, "maxProperties": 16});
     let items = json!({"type": "array", "items": {"type": "object"}, "maxItems": 20});
-    json!({
+    let mut schemas = answers::schemas();
+    let others = json!({
         "ChatCompletionRequest": chat,
         "ResponseRequest": response,
         "CompactionRequest": compaction,
         "MessageRequest": message,
+        "TokenCountRequest": token_count,
         "ConversationRequest": object(&json!({"items": items, "metadata": metadata}), &[]),
         "ConversationChangeRequest": object(&json!({"metadata": metadata}), &["metadata"]),
         "ConversationItemsRequest": object(&json!({"items": items}), &["items"]),
@@ -243,7 +184,12 @@ fn schemas() -> Value {
             &[],
         ),
         "Error": error(),
-    })
+        "MessageError": message_error(),
+    });
+    if let Value::Object(others) = others {
+        schemas.extend(others);
+    }
+    schemas.into()
 }
 
 fn object(properties: &Value, required: &[&str]) -> Value {
@@ -255,9 +201,11 @@ fn object(properties: &Value, required: &[&str]) -> Value {
     })
 }
 
-/// The schema of a request with these parameters, as far as `is_known` admits them.
+/// The schema of a request with these parameters, as far as `is_known` admits them. Those that ask for something that Podium does not
+/// support are left out.
 fn request(parameters: &[Parameter], required: &[&str], is_known: impl Fn(&str) -> bool) -> Value {
-    let known = parameters.iter().filter(|parameter| is_known(parameter.name));
+    let is_supported = |parameter: &&Parameter| !matches!(parameter.rule, Rule::Unsupported { .. });
+    let known = parameters.iter().filter(is_supported).filter(|parameter| is_known(parameter.name));
     let properties: Map<_, _> =
         known.map(|parameter| (parameter.name.to_owned(), parameter.schema())).collect();
     object(&Value::Object(properties), required)
@@ -281,6 +229,26 @@ fn error() -> Value {
             "required": ["message", "type", "param", "code"],
         }},
         "required": ["error"],
+    })
+}
+
+/// An error in Anthropic's format.
+fn message_error() -> Value {
+    let mut kinds: Vec<_> = ErrorCode::ALL.iter().map(|code| anthropic::error_type(*code)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    json!({
+        "type": "object",
+        "properties": {
+            "type": {"const": "error"},
+            "error": {
+                "type": "object",
+                "properties": {"type": {"enum": kinds}, "message": {"type": "string"}},
+                "required": ["type", "message"],
+            },
+            "request_id": {"type": ["string", "null"]},
+        },
+        "required": ["type", "error", "request_id"],
     })
 }
 
@@ -340,17 +308,28 @@ mod tests {
         assert!(checked > 60, "{checked}");
     }
 
+    /// Checks each reference in a value.
+    fn check_references(document: &Value, value: &Value) {
+        match value {
+            Value::Object(members) => {
+                if let Some(path) = members.get("$ref").and_then(Value::as_str) {
+                    assert!(document.pointer(path.trim_start_matches('#')).is_some(), "{path}");
+                }
+                members.values().for_each(|member| check_references(document, member));
+            }
+            Value::Array(entries) => entries.iter().for_each(|entry| check_references(document, entry)),
+            _ => {}
+        }
+    }
+
     #[test]
-    fn every_reference_and_every_id_is_unique_and_known() {
+    fn every_reference_is_known_and_every_id_is_unique() {
         let document = document("1");
+        check_references(&document, &document);
         let mut ids = Vec::new();
         for methods in document["paths"].as_object().unwrap().values() {
             for operation in methods.as_object().unwrap().values() {
                 ids.push(operation["operationId"].as_str().unwrap());
-                let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
-                if let Some(path) = schema.as_str() {
-                    assert!(document.pointer(path.trim_start_matches('#')).is_some(), "{path}");
-                }
             }
         }
         assert_eq!(ids.len(), ROUTES.len());

@@ -71,13 +71,8 @@ impl Parameter {
     /// Its JSON schema.
     pub(crate) fn schema(&self) -> Value {
         let mut schema = self.kind.schema();
-        let description = match self.rule {
-            Rule::Read => None,
-            Rule::Ignored(_) => Some("Checked and ignored.".to_owned()),
-            Rule::Unsupported { advice, .. } => Some(format!("Not supported: {advice}.")),
-        };
-        if let (Some(schema), Some(description)) = (schema.as_object_mut(), description) {
-            schema.insert("description".to_owned(), description.into());
+        if let (Rule::Ignored(_), Some(schema)) = (self.rule, schema.as_object_mut()) {
+            schema.insert("description".to_owned(), "Checked and ignored.".into());
         }
         schema
     }

@@ -10,6 +10,11 @@ pub const fn status(code: ErrorCode) -> u16 {
     mapping(code).0
 }
 
+/// The type of an error.
+pub(crate) const fn error_type(code: ErrorCode) -> &'static str {
+    mapping(code).1
+}
+
 /// The HTTP status and the type. Errors that the API has no type for keep the status of the other APIs.
 const fn mapping(code: ErrorCode) -> (u16, &'static str) {
     let status = code.mapping().status;

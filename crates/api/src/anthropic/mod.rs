@@ -12,6 +12,7 @@ mod response;
 mod stream;
 mod tools;
 
+pub(crate) use error::error_type;
 pub use error::{ErrorBody, status};
 pub use models::{Model, ModelPage};
 pub(crate) use parameters::PARAMETERS;
