@@ -15,7 +15,7 @@ pub struct Route {
     pub(super) other: Option<Other>,
 }
 
-/// What a request has besides its path.
+/// The parts of a request besides its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,

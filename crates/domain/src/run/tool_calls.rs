@@ -101,7 +101,7 @@ impl Run {
         ReplyWithCalls { text: self.text_before_calls(reply).to_owned(), calls, results }
     }
 
-    /// What was written before the calls of a reply. If several steps called, only the text of a final step counts.
+    /// The text before the calls of a reply. If several steps called, only the text of a final step counts.
     fn text_before_calls(&self, reply: u16) -> &str {
         match self.turns_of(reply).as_slice() {
             [(_, only)] => &only.text,
@@ -250,7 +250,7 @@ pub struct ReplyWithCalls {
     pub text: String,
     /// The calls, by the ids that clients get.
     pub calls: Vec<ToolCall>,
-    /// What the client sent then: a message with the results, and other messages. Empty until then.
+    /// The client's messages after the calls: one with the results, and others. Empty until then.
     pub results: Vec<Message>,
 }
 

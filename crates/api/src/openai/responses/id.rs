@@ -87,7 +87,7 @@ impl ResponseId {
         Some(Self { run, reply: number.map_or(Some(0), |number| number.parse().ok())? })
     }
 
-    /// What the ids of the response and of its items contain.
+    /// The part that the ids of the response and of its items share.
     fn stem(self) -> String {
         let digits = self.run.as_uuid().simple();
         match self.reply {
