@@ -85,7 +85,8 @@ impl Route {
         }
         let text = json!({"schema": {"type": "string"}});
         match self.other {
-            Some(Other::Events) => drop(content.insert("text/event-stream".to_owned(), text)),
+            // A schema would be one of each event, and events of several forms share a stream.
+            Some(Other::Events) => drop(content.insert("text/event-stream".to_owned(), json!({}))),
             Some(Other::Text) => drop(content.insert("text/plain".to_owned(), text)),
             Some(Other::Empty) | None => {}
         }
