@@ -71,7 +71,10 @@ test-nats: ## run the queue's tests on nats-server 2.10 and the newest, and the 
 test-clients: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
 test-clients: binaries ## run the APIs and the simulated vendor with the real clients
 	@scripts/setup test
+	cd tests/clients && uv run --frozen --group node npm ci --prefix ../../clients/typescript --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd tests/clients && uv run --frozen --group node npm run build --prefix ../../clients/typescript
 	cd tests/clients && uv run --frozen pytest
+	cd clients/typescript && uv run --project ../../tests/clients --frozen --group node node --test test/*.test.js
 	cd tests/clients && uv run --frozen --group node npm ci --prefix node --ignore-scripts --no-audit --no-fund --loglevel=error
 	cd tests/clients && VENDOR_SIM_BIN=$(CARGO_TARGET_DIR)/debug/vendor-sim uv run --frozen --group node node --test node/*.test.js
 

@@ -8,8 +8,8 @@ pub struct Message {
     /// The text, or its first part.
     #[prost(string, tag = "2")]
     pub text: ::prost::alloc::string::String,
-    /// Further parts after the text, in order; at most 256. Only messages of the user may have images and results of tools, and only
-    /// messages of the assistant tool calls.
+    /// Further parts after the text, in order; at most 256. Only messages of the user may have images, files and results of tools, and
+    /// only messages of the assistant tool calls.
     #[prost(message, repeated, tag = "3")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
 }
@@ -17,7 +17,7 @@ pub struct Message {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Part {
     /// Exactly one of these.
-    #[prost(oneof = "part::Part", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "part::Part", tags = "1, 2, 3, 4, 5")]
     pub part: ::core::option::Option<part::Part>,
 }
 /// Nested message and enum types in `Part`.
@@ -25,7 +25,7 @@ pub mod part {
     /// Exactly one of these.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Part {
-        /// Text after an image.
+        /// Text after a part of another kind.
         #[prost(string, tag = "1")]
         Text(::prost::alloc::string::String),
         /// An image.
@@ -37,6 +37,9 @@ pub mod part {
         /// The result of a tool call of the assistant's message before, in a message of the user. Each call has one result.
         #[prost(message, tag = "4")]
         ToolResult(super::ToolResult),
+        /// A file.
+        #[prost(message, tag = "5")]
+        File(super::File),
     }
 }
 /// A tool that the caller executes.
@@ -103,6 +106,9 @@ pub struct ToolResult {
     /// Whether the tool failed.
     #[prost(bool, tag = "4")]
     pub is_error: bool,
+    /// The files of the output, after its images.
+    #[prost(message, repeated, tag = "5")]
+    pub files: ::prost::alloc::vec::Vec<File>,
 }
 /// An image.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -128,6 +134,39 @@ pub mod image {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ImageData {
     /// `image/png`, `image/jpeg`, `image/webp` or `image/gif`.
+    #[prost(string, tag = "1")]
+    pub media_type: ::prost::alloc::string::String,
+    /// The bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
+/// A file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct File {
+    /// Its file name or title: at most 500 bytes without control characters. Empty: none.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Exactly one of these.
+    #[prost(oneof = "file::Source", tags = "2, 3")]
+    pub source: ::core::option::Option<file::Source>,
+}
+/// Nested message and enum types in `File`.
+pub mod file {
+    /// Exactly one of these.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Source {
+        /// The address of a PDF that the vendor can fetch: `<http://`> or `<https://`,> at most 8 KiB.
+        #[prost(string, tag = "2")]
+        Url(::prost::alloc::string::String),
+        /// The file itself.
+        #[prost(message, tag = "3")]
+        Data(super::FileData),
+    }
+}
+/// The bytes of a file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileData {
+    /// `application/pdf`.
     #[prost(string, tag = "1")]
     pub media_type: ::prost::alloc::string::String,
     /// The bytes.
@@ -1570,8 +1609,9 @@ pub struct CreateRunRequest {
     /// `podium-mini`, `podium-ultra`, or one of them pinned to a conductor: `podium-ultra@<conductor>`. Empty: `podium-ultra`.
     #[prost(string, tag = "2")]
     pub model: ::prost::alloc::string::String,
-    /// The conversation: 1 to 1000 messages, together at most 1 MiB, with images counted as base64. The last message is the user's
-    /// and has text or results of tools. If there are images, all steps use only workers that support them, and each worker is shown all images.
+    /// The conversation: 1 to 1000 messages, together at most 1 MiB, with images and files counted as base64. The last message is the
+    /// user's and has text or results of tools. If there are images or files, all steps use only workers that support them, and each
+    /// worker is shown all of them.
     #[prost(message, repeated, tag = "3")]
     pub messages: ::prost::alloc::vec::Vec<Message>,
     /// The effort. Unspecified: medium.

@@ -182,16 +182,18 @@ class Message(_message.Message):
     def __init__(self, role: _Optional[_Union[Role, str]] = ..., text: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
-    __slots__ = ("text", "image", "tool_call", "tool_result")
+    __slots__ = ("text", "image", "tool_call", "tool_result", "file")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     TOOL_RESULT_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     text: str
     image: Image
     tool_call: ToolCall
     tool_result: ToolResult
-    def __init__(self, text: _Optional[str] = ..., image: _Optional[_Union[Image, _Mapping]] = ..., tool_call: _Optional[_Union[ToolCall, _Mapping]] = ..., tool_result: _Optional[_Union[ToolResult, _Mapping]] = ...) -> None: ...
+    file: File
+    def __init__(self, text: _Optional[str] = ..., image: _Optional[_Union[Image, _Mapping]] = ..., tool_call: _Optional[_Union[ToolCall, _Mapping]] = ..., tool_result: _Optional[_Union[ToolResult, _Mapping]] = ..., file: _Optional[_Union[File, _Mapping]] = ...) -> None: ...
 
 class Tool(_message.Message):
     __slots__ = ("name", "description", "parameters", "strict")
@@ -224,16 +226,18 @@ class ToolCall(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
 
 class ToolResult(_message.Message):
-    __slots__ = ("call_id", "output", "images", "is_error")
+    __slots__ = ("call_id", "output", "images", "is_error", "files")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     IS_ERROR_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     output: str
     images: _containers.RepeatedCompositeFieldContainer[Image]
     is_error: bool
-    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., is_error: bool = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[File]
+    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., is_error: bool = ..., files: _Optional[_Iterable[_Union[File, _Mapping]]] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("url", "data")
@@ -244,6 +248,24 @@ class Image(_message.Message):
     def __init__(self, url: _Optional[str] = ..., data: _Optional[_Union[ImageData, _Mapping]] = ...) -> None: ...
 
 class ImageData(_message.Message):
+    __slots__ = ("media_type", "data")
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    media_type: str
+    data: bytes
+    def __init__(self, media_type: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class File(_message.Message):
+    __slots__ = ("name", "url", "data")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    url: str
+    data: FileData
+    def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., data: _Optional[_Union[FileData, _Mapping]] = ...) -> None: ...
+
+class FileData(_message.Message):
     __slots__ = ("media_type", "data")
     MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]

@@ -32,8 +32,8 @@ export declare type Message = Message$1<"podium.v1.Message"> & {
   text: string;
 
   /**
-   * Further parts after the text, in order; at most 256. Only messages of the user may have images and results of tools, and only
-   * messages of the assistant tool calls.
+   * Further parts after the text, in order; at most 256. Only messages of the user may have images, files and results of tools, and
+   * only messages of the assistant tool calls.
    *
    * @generated from field: repeated podium.v1.Part parts = 3;
    */
@@ -59,7 +59,7 @@ export declare type Part = Message$1<"podium.v1.Part"> & {
    */
   part: {
     /**
-     * Text after an image.
+     * Text after a part of another kind.
      *
      * @generated from field: string text = 1;
      */
@@ -89,6 +89,14 @@ export declare type Part = Message$1<"podium.v1.Part"> & {
      */
     value: ToolResult;
     case: "toolResult";
+  } | {
+    /**
+     * A file.
+     *
+     * @generated from field: podium.v1.File file = 5;
+     */
+    value: File;
+    case: "file";
   } | { case: undefined; value?: undefined };
 };
 
@@ -242,6 +250,13 @@ export declare type ToolResult = Message$1<"podium.v1.ToolResult"> & {
    * @generated from field: bool is_error = 4;
    */
   isError: boolean;
+
+  /**
+   * The files of the output, after its images.
+   *
+   * @generated from field: repeated podium.v1.File files = 5;
+   */
+  files: File[];
 };
 
 /**
@@ -312,6 +327,76 @@ export declare type ImageData = Message$1<"podium.v1.ImageData"> & {
  * Use `create(ImageDataSchema)` to create a new message.
  */
 export declare const ImageDataSchema: GenMessage<ImageData>;
+
+/**
+ * A file.
+ *
+ * @generated from message podium.v1.File
+ */
+export declare type File = Message$1<"podium.v1.File"> & {
+  /**
+   * Its file name or title: at most 500 bytes without control characters. Empty: none.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Exactly one of these.
+   *
+   * @generated from oneof podium.v1.File.source
+   */
+  source: {
+    /**
+     * The address of a PDF that the vendor can fetch: `http://` or `https://`, at most 8 KiB.
+     *
+     * @generated from field: string url = 2;
+     */
+    value: string;
+    case: "url";
+  } | {
+    /**
+     * The file itself.
+     *
+     * @generated from field: podium.v1.FileData data = 3;
+     */
+    value: FileData;
+    case: "data";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message podium.v1.File.
+ * Use `create(FileSchema)` to create a new message.
+ */
+export declare const FileSchema: GenMessage<File>;
+
+/**
+ * The bytes of a file.
+ *
+ * @generated from message podium.v1.FileData
+ */
+export declare type FileData = Message$1<"podium.v1.FileData"> & {
+  /**
+   * `application/pdf`.
+   *
+   * @generated from field: string media_type = 1;
+   */
+  mediaType: string;
+
+  /**
+   * The bytes.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message podium.v1.FileData.
+ * Use `create(FileDataSchema)` to create a new message.
+ */
+export declare const FileDataSchema: GenMessage<FileData>;
 
 /**
  * The response format. All steps use only workers that support it.
