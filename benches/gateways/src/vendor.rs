@@ -9,6 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+/// The beginning of each answer's text.
+pub(crate) const FIRST_WORD: &str = "word-01";
 /// The end of each answer's text.
 pub(crate) const LAST_WORD: &str = "word-20";
 /// Chunks with text. Two more follow: the reason why the answer ends, with the usage, and `[DONE]`.

@@ -1,7 +1,7 @@
 //! `podium-bench-load`: the cost of a cluster under a load like that of real models: calls of seconds, streams, many tenants, many
 //! processes.
 //!
-//! A process simulates the models: it waits and writes. Everything else is real. Each client asks, reads the whole answer and asks
+//! Processes simulate the models: they wait and write. Everything else is real. Each client asks, reads the whole answer and asks
 //! again, so the number of runs under way is the number of clients. Each case prints one line of JSON. Started under the name of
 //! one of the cluster's programs, the binary is that program.
 
@@ -14,8 +14,6 @@ mod work;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,10 +23,8 @@ use podium_ports::clock::Clock as _;
 use podium_setup::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-use crate::clients::{Ended, Load, Outcomes};
+use crate::clients::{CLIENTS, Ended, Order, Processes};
 use crate::cluster::{Cluster, Shape, VENDOR};
 use crate::waits::Waits;
 use crate::work::Durations;
@@ -36,7 +32,7 @@ use crate::work::Durations;
 /// Open files that each process needs for the connections of clients, gateways and calls.
 const OPEN_FILES: u64 = 200_000;
 /// The measured case.
-const NOTE: &str = "models are simulated by a process that waits and writes 50 tokens a second; all else is real, on one \
+const NOTE: &str = "models are simulated by processes that wait and write 50 tokens a second; all else is real, on one \
                     machine with the clients; the time that a run takes beyond its models' is divided by its plan and the \
                     steps on its longest path";
 /// The cases of `--compare`: tenants and executors.
@@ -69,6 +65,9 @@ struct Arguments {
     /// Most tokens of a worker's answer, of which it writes 50 a second.
     #[arg(long, default_value_t = 100)]
     tokens_max: u64,
+    /// Share of the requests whose answers are streamed, from 0 to 1.
+    #[arg(long, default_value_t = 0.5)]
+    streamed: f64,
     /// Seconds before the measurement, in which the clients start one after the other.
     #[arg(long, default_value_t = 60)]
     ramp_s: u64,
@@ -84,6 +83,9 @@ fn main() -> ExitCode {
     let called = std::env::args_os().next().unwrap_or_default();
     if Path::new(&called).file_name().is_some_and(|name| name == VENDOR) {
         return vendor::main();
+    }
+    if Path::new(&called).file_name().is_some_and(|name| name == CLIENTS) {
+        return clients::main();
     }
     if let Some(exit_code) = podium_local_cluster::dispatch() {
         return exit_code;
@@ -106,6 +108,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
         arguments.first_token_ms_min <= arguments.first_token_ms_max && arguments.tokens_max > 0,
         "--first-token-ms-min must not be above --first-token-ms-max, nor --tokens-max zero"
     );
+    ensure!((0.0..=1.0).contains(&arguments.streamed), "--streamed must be from 0 to 1");
     raise_open_files()?;
     let cases = if arguments.compare { COMPARED.to_vec() } else { vec![(tenants, executors)] };
     for (tenants, executors) in cases {
@@ -126,38 +129,34 @@ async fn measure(arguments: &Arguments, tenants: usize, executors: usize) -> Res
     };
     let (cluster, tenants) = Cluster::start(&std::env::current_exe()?, &shape).await?;
     let idle = cluster.resident();
-    let load = Arc::new(Load {
+    let ramp = Duration::from_secs(arguments.ramp_s);
+    let order = Order {
         gateways: cluster.gateways.iter().map(|gateway| gateway.address(0)).collect(),
         tenants,
         durations: shape.durations,
-        outcomes: Outcomes::default(),
-        stop: CancellationToken::new(),
-    });
-    let mut clients = JoinSet::new();
-    let ramp = Duration::from_secs(arguments.ramp_s);
-    let in_flight = u32::try_from(shape.in_flight)?;
-    for number in 0..in_flight {
-        let delay = ramp.mul_f64(0.5 * f64::from(number) / f64::from(in_flight));
-        clients.spawn(Arc::clone(&load).client(number.into(), delay));
-    }
+        clients: shape.in_flight.try_into()?,
+        start: ramp / 2,
+        streamed: arguments.streamed,
+        processes: 1,
+        process: 0,
+    };
+    let mut clients = Processes::start(&cluster.clients_program(), order).await?;
     SystemClock.sleep(ramp).await;
-    let in_ramp = load.outcomes.take();
+    let in_ramp = clients.take().await?;
     let before = Reading::of(&cluster).await?;
     let begun = Instant::now();
     SystemClock.sleep(Duration::from_secs(arguments.seconds)).await;
     let wall = begun.elapsed();
-    let ended = load.outcomes.take();
-    let under_way = load.outcomes.under_way.load(Ordering::Relaxed);
+    let ended = clients.take().await?;
     let used = Reading::of(&cluster).await?.since(&before);
     let memory = memory(idle, cluster.resident());
-    load.stop.cancel();
-    clients.join_all().await;
+    clients.stop().await?;
     cluster.stop().await?;
     let runs = u32::try_from(ended.runs)?;
     ensure!(runs > 0, "no run ended in the measured time; {}", errors(&in_ramp, &ended));
     let mut line = json!({
-        "in_flight": shape.in_flight, "under_way_at_the_end": under_way, "tenants": shape.tenants,
-        "gateways": shape.gateways, "planners": shape.planners, "executors": executors,
+        "in_flight": shape.in_flight, "under_way_at_the_end": ended.under_way, "tenants": shape.tenants,
+        "streamed": arguments.streamed, "gateways": shape.gateways, "planners": shape.planners, "executors": executors,
         "runs_per_s": rounded(f64::from(runs) / wall.as_secs_f64()),
         "steps_per_run": rounded(approximate(ended.steps) / f64::from(runs)),
         "failed": ended.failed + in_ramp.failed, "errors": errors(&in_ramp, &ended),

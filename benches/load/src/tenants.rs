@@ -10,6 +10,7 @@ use podium_server::ApiKey;
 use podium_setup::SystemClock;
 use podium_store_postgres::{Options, Store};
 use rand::Rng;
+use serde::{Deserialize, Serialize};
 
 /// One tenant in this many has a budget.
 const BUDGET_EVERY: usize = 5;
@@ -17,6 +18,7 @@ const BUDGET_EVERY: usize = 5;
 const BUDGET_NANO_USD: u64 = 1_000_000_000_000_000;
 
 /// The keys of the tenants, and the share of each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tenants {
     keys: Vec<String>,
     /// Sums of the shares up to each tenant. The share of the tenant of rank `n` is proportional to `1 / n` (Zipf's law).

@@ -25,7 +25,7 @@ use crate::work::{Durations, TOKENS_PER_SECOND, Work, end_of_output, run_in, wor
 /// The model that plans.
 pub(crate) const CONDUCTOR_MODEL: &str = "load-conductor";
 
-/// Runs the vendor: `podium-load-vendor SHORTEST_MS LONGEST_MS TOKENS_MAX HEALTH_ADDRESS ADDRESS...`.
+/// Runs the vendor: `podium-load-vendor SHORTEST_MS LONGEST_MS TOKENS_MAX ADDRESS`.
 pub(crate) fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,20 +40,13 @@ pub(crate) fn main() -> ExitCode {
 async fn serve() -> Result<()> {
     crate::raise_open_files()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [shortest, longest, tokens_max, addresses @ ..] = arguments.as_slice() else {
-        anyhow::bail!("too few arguments");
+    let [shortest, longest, tokens_max, address] = arguments.as_slice() else {
+        anyhow::bail!("there must be four arguments");
     };
     let durations =
         Durations { first_token_ms: (shortest.parse()?, longest.parse()?), tokens_max: tokens_max.parse()? };
-    let mut listeners = JoinSet::new();
-    for address in addresses {
-        let address: SocketAddr = address.parse().with_context(|| format!("`{address}` is no address"))?;
-        listeners.spawn(accept(TcpListener::bind(address).await?, durations));
-    }
-    while let Some(ended) = listeners.join_next().await {
-        ended??;
-    }
-    Ok(())
+    let address: SocketAddr = address.parse().with_context(|| format!("`{address}` is no address"))?;
+    accept(TcpListener::bind(address).await?, durations).await
 }
 
 async fn accept(listener: TcpListener, durations: Durations) -> Result<()> {

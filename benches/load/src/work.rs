@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
 
 /// Tokens a second of a worker that writes.
 pub(crate) const TOKENS_PER_SECOND: u64 = 50;
@@ -21,7 +22,7 @@ const SHAPES: [&[&[usize]]; 4] = [
 ];
 
 /// How long models take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Durations {
     /// Shortest and longest time until a worker's first token.
     pub(crate) first_token_ms: (u64, u64),
