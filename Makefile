@@ -82,7 +82,7 @@ test-clients: binaries ## run the APIs and the simulated vendor with the real cl
 test-emulators: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
 test-emulators: binaries ## test our adapters and limits with third-party emulators of vendors; MOCKLIMIT_SECONDS (180)
 	@scripts/setup test
-	cargo build $(WORKSPACE) --example tools
+	cargo build $(WORKSPACE) --example tool_loop
 	cd tests/clients && uv run --frozen --group node npm ci --prefix emulators --ignore-scripts --no-audit --no-fund --loglevel=error
 	cd tests/clients && uv run --frozen --group node --group emulators pytest emulators -s
 

@@ -96,7 +96,7 @@ def test_its_other_faults_fail_the_call_and_nothing_hangs(check: object, chaos: 
 
 
 def test_two_tools_are_called_at_once_and_their_results_go_back(call: object) -> None:
-    result = call([binary("examples/tools", "PODIUM_TOOLS_BIN"), "POOL"], "--chunk-size", "5")
+    result = call([binary("examples/tool_loop", "PODIUM_TOOL_LOOP_BIN"), "POOL"], "--chunk-size", "5")
     assert result.returncode == 0, result.stderr
     told = {line.pop("worker"): line for line in map(json.loads, result.stdout.splitlines())}
     assert list(told) == list(FORMATS), result.stdout

@@ -1,5 +1,5 @@
 //! Asks each worker of a pool a question that needs two tool calls, sends the results back together with the worker's
-//! reasoning, and prints one line of JSON per worker with the outcome: `cargo run --example tools POOL_FILE`.
+//! reasoning, and prints one line of JSON per worker with the outcome: `cargo run --example tool_loop POOL_FILE`.
 
 use std::error::Error;
 use std::fs;
