@@ -40,7 +40,7 @@ pub(crate) const CLIENTS: &str = "podium-load-clients";
 /// Most clients of one process: each has a connection, and a process may open 20,000 files on the smallest machine measured.
 const CLIENTS_MAX: usize = 5_000;
 
-/// What a process of clients does.
+/// The instructions for a process of clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) gateways: Vec<SocketAddr>,
@@ -210,7 +210,7 @@ impl Outcomes {
     }
 }
 
-/// What all clients of a process share.
+/// The state that all clients of a process share.
 struct Load {
     order: Order,
     outcomes: Outcomes,
