@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// The next message; opens the stream if there is none.
+    /// Returns the next message of the stream, which is opened first if there is none.
     async fn message(&mut self) -> Result<Option<WatchRunResponse>, Status> {
         let silent = |_elapsed| Status::unavailable("the server was silent for 45 seconds");
         let stream = if let Some(stream) = &mut self.stream {

@@ -1,6 +1,7 @@
 //! Checks the invariants of every world. The checker records the writes to the store, the intended plans, and the calls and answers
 //! of the vendors, and compares everything with these records.
 
+mod markers;
 mod payment;
 mod turns;
 
@@ -20,6 +21,7 @@ use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
 use podium_ports::vendor::ChatRequest;
 
+use self::markers::{between, markers};
 use self::payment::{is_taken, payment};
 use self::turns::may_be_plain;
 use crate::budgets::{BudgetState, Sum};
@@ -589,13 +591,4 @@ fn lacks_a_step(run: &Run) -> bool {
         to_visit.extend(run.step(*round, step).into_iter().flat_map(|step| step.access.as_slice()));
     }
     false
-}
-
-/// The markers in vendors' texts, such as `17.2` for the third piece of call 17.
-fn markers(text: &str) -> Vec<&str> {
-    text.split("[c").skip(1).filter_map(|rest| rest.split_once(']')).map(|(marker, _)| marker).collect()
-}
-
-fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
-    Some(text.split_once(before)?.1.split_once(after)?.0)
 }
