@@ -1,4 +1,5 @@
-//! Clients: each has its own connection to the OpenAI-compatible API. It asks, waits for the whole answer, and asks again.
+//! Clients: each has its own connection to the OpenAI-compatible API. It asks, reads the whole answer, and asks again.
+//! Every second answer of all clients is streamed, so a half of the runs is watched.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
+use hyper::body::Bytes;
 use podium_bench_measure::{Connection, open};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -16,6 +18,10 @@ use tokio::task::JoinSet;
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 const QUESTION: &str =
     r#"{"model":"podium-ultra","messages":[{"role":"user","content":"Why is the sky blue?"}]}"#;
+const QUESTION_STREAMED: &str =
+    r#"{"model":"podium-ultra","messages":[{"role":"user","content":"Why is the sky blue?"}],"stream":true}"#;
+/// The last event of a stream that was not cut.
+const STREAM_END: &[u8] = b"data: [DONE]\n\n";
 
 /// As many clients as workflows shall be in flight.
 pub(crate) struct Clients {
@@ -44,14 +50,14 @@ impl Clients {
             asking.spawn(async move {
                 let mut connection = connection.lock().await;
                 let mut latencies = Vec::new();
-                while left
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-                    .is_ok()
+                while let Ok(left) =
+                    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
                 {
                     let begun = Instant::now();
-                    tokio::time::timeout(ANSWER_MAX, ask(&mut connection))
-                        .await
-                        .context("an answer is late")??;
+                    let asked = async {
+                        if left % 2 == 0 { ask(&mut connection).await } else { watch(&mut connection).await }
+                    };
+                    tokio::time::timeout(ANSWER_MAX, asked).await.context("an answer is late")??;
                     latencies.push(begun.elapsed());
                 }
                 anyhow::Ok(latencies)
@@ -66,14 +72,25 @@ impl Clients {
 }
 
 async fn ask(connection: &mut Connection) -> Result<()> {
+    send(connection, QUESTION).await.map(drop)
+}
+
+async fn watch(connection: &mut Connection) -> Result<()> {
+    let events = send(connection, QUESTION_STREAMED).await?;
+    ensure!(events.ends_with(STREAM_END), "a stream was cut: {}", String::from_utf8_lossy(&events));
+    Ok(())
+}
+
+/// The whole body of the answer.
+async fn send(connection: &mut Connection, question: &'static str) -> Result<Bytes> {
     connection.ready().await?;
     let request = Request::post("/v1/chat/completions")
         .header("host", "localhost")
         .header("content-type", "application/json")
-        .body(Full::from(QUESTION))?;
+        .body(Full::from(question))?;
     let response = connection.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     ensure!(status.is_success(), "the gateway answered {status}: {}", String::from_utf8_lossy(&body));
-    Ok(())
+    Ok(body)
 }

@@ -22,8 +22,8 @@ use cluster::{Cluster, Shape};
 /// Workflows before the measured ones, for each one in flight: connections, caches and prepared statements are there then.
 const WARM_UP_EACH: usize = 4;
 /// The workers of the measured cluster, as the output names them.
-const NOTE: &str = "a chain of 3 steps; workers answer at once inside the executor; client over HTTP; Postgres fsync \
-                    on, NATS JetStream in files, limits in Redis; warm-up not counted";
+const NOTE: &str = "a chain of 3 steps; workers answer at once inside the executor; clients over HTTP watch half of the \
+                    runs; Postgres fsync on, NATS JetStream in files, limits in Redis; warm-up not counted";
 
 /// Measures Podium's own cost of a workflow.
 #[derive(Debug, Parser)]
