@@ -145,7 +145,7 @@ fn pool_of(vendors: &[Service], shape: &Shape) -> String {
             "\n[[workers]]\nid = \"{id}\"\nvendor = \"vendor-{place}\"\nmodel = \"{model}\"\n\
              description = \"Waits and writes.\"\ncontext_tokens = 128000\noutput_tokens_max = 4096\n\
              usd_per_million_tokens = {{ input = 0.1, output = 0.4 }}\n\
-             limits = {{ in_flight_max = 10000, requests_per_minute = 10000000, call_ms_max = {call_ms_max} }}\n"
+             limits = {{ in_flight_max = 10000, requests_per_minute = 10000000, call_ms_max = {call_ms_max}, first_byte_ms_max = {call_ms_max} }}\n"
         )
     };
     for place in 0..WORKERS {
