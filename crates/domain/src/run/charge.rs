@@ -133,7 +133,22 @@ impl RunEvent {
             | Self::TaskFailed { task, claim: Some(claim), cost, .. } => {
                 Some(AttemptCost { task: *task, claim: *claim, cost })
             }
-            _ => None,
+            Self::Accepted { .. }
+            | Self::Claimed { .. }
+            | Self::StepsPlanned { .. }
+            | Self::StepsSuperseded { .. }
+            | Self::StepReady { .. }
+            | Self::Suspended
+            | Self::ResultsGiven { .. }
+            | Self::FellBack { .. }
+            | Self::Hedged { .. }
+            | Self::LeaseExpired { .. }
+            | Self::TaskFailed { claim: None, .. }
+            | Self::RoundOpened { .. }
+            | Self::RoundAbandoned { .. }
+            | Self::Succeeded { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled => None,
         }
     }
 

@@ -209,7 +209,13 @@ impl Command {
             Self::FailAttempt { task, claim, .. }
             | Self::HandBack { task, claim, .. }
             | Self::ExpireLease { task, claim } => Some((*task, *claim)),
-            _ => None,
+            Self::Claim { .. }
+            | Self::BeginSteps { .. }
+            | Self::FallBack { .. }
+            | Self::GiveResults { .. }
+            | Self::CheckDeadline
+            | Self::ReleaseLost
+            | Self::Cancel => None,
         }
     }
 }

@@ -108,6 +108,13 @@ impl Row {
         self.clock.ended_ms = Some(at_ms);
     }
 
+    /// Ends an attempt that gave no output.
+    fn fail(&mut self, state: RowState, error: &str, cost_nano_usd: u64, at_ms: u64) {
+        self.cost_nano_usd += cost_nano_usd;
+        self.error = Some(error.to_owned());
+        self.end(state, at_ms);
+    }
+
     fn write(&mut self, text: &str) {
         self.live.push_str(text);
         let excess = self.live.chars().count().saturating_sub(LIVE_CHARS_MAX);
@@ -227,6 +234,7 @@ impl Board {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for every event")]
     fn apply_event(&mut self, kind: &Kind) {
         let now = self.now_ms;
         match kind {
@@ -283,32 +291,25 @@ impl Board {
                 self.end = Some(End::Failed(message.unwrap_or_default()));
             }
             Kind::Cancelled(_) => self.end = Some(End::Cancelled),
-            Kind::AttemptFailed(_) | Kind::AttemptLost(_) | Kind::TaskFailed(_) | Kind::ResultUnused(_) => {
-                self.apply_trouble(kind);
-            }
-        }
-    }
-
-    fn apply_trouble(&mut self, kind: &Kind) {
-        let now = self.now_ms;
-        let (task, state, error, cost) = match kind {
             Kind::AttemptFailed(failed) => {
-                (&failed.task, Some(RowState::Ready), Some(failed.error.clone()), failed.cost_nano_usd)
+                if let Some(row) = self.task_row(failed.task.as_ref()) {
+                    row.fail(RowState::Ready, &failed.error, failed.cost_nano_usd, now);
+                }
             }
             Kind::AttemptLost(lost) => {
-                (&lost.task, Some(RowState::Ready), Some("its process stopped responding".to_owned()), 0)
+                if let Some(row) = self.task_row(lost.task.as_ref()) {
+                    row.fail(RowState::Ready, "its process stopped responding", 0, now);
+                }
             }
             Kind::TaskFailed(failed) => {
-                (&failed.task, Some(RowState::Failed), Some(failed.error.clone()), failed.cost_nano_usd)
+                if let Some(row) = self.task_row(failed.task.as_ref()) {
+                    row.fail(RowState::Failed, &failed.error, failed.cost_nano_usd, now);
+                }
             }
-            Kind::ResultUnused(unused) => (&unused.task, None, None, unused.cost_nano_usd),
-            _ => return,
-        };
-        if let Some(row) = self.task_row(task.as_ref()) {
-            row.cost_nano_usd += cost;
-            row.error = error.or_else(|| row.error.take());
-            if let Some(state) = state {
-                row.end(state, now);
+            Kind::ResultUnused(unused) => {
+                if let Some(row) = self.task_row(unused.task.as_ref()) {
+                    row.cost_nano_usd += unused.cost_nano_usd;
+                }
             }
         }
     }
