@@ -54,17 +54,8 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         match (conversation, stops, problems.is_empty()) {
             (Some(conversation), Ok(stops), true) => {
                 let answer_tokens_max = request.answer_tokens_max;
-                let request = RunRequest {
-                    conversation,
-                    policy,
-                    answer_tokens_max,
-                    sampling,
-                    answer,
-                    stops,
-                    tools,
-                    trace: None,
-                    api_record: None,
-                };
+                let plain = RunRequest::new(conversation, policy);
+                let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
                 Ok(Self { request_id, model, request })
             }
             _ => Err(ApiError::on_fields(problems)),

@@ -105,17 +105,8 @@ impl Draft {
         }
         let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
         let tools = self.tools.finish()?.tools;
-        let request = RunRequest {
-            conversation,
-            policy,
-            answer_tokens_max,
-            sampling,
-            answer,
-            stops,
-            tools,
-            trace: None,
-            api_record: None,
-        };
+        let plain = RunRequest::new(conversation, policy);
+        let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
         let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }

@@ -12,7 +12,6 @@ use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Run, RunState};
 use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
-use podium_domain::stops::Stops;
 use podium_domain::tools::ToolUse;
 use serde_json::{Map, Value};
 
@@ -204,17 +203,8 @@ impl ResponseRequest {
         record.is_continued = messages.len() > sent;
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
-        let request = RunRequest {
-            conversation,
-            policy,
-            answer_tokens_max,
-            sampling,
-            answer,
-            stops: Stops::default(),
-            tools,
-            trace: None,
-            api_record,
-        };
+        let plain = RunRequest::new(conversation, policy);
+        let request = RunRequest { answer_tokens_max, sampling, answer, tools, api_record, ..plain };
         Ok(NewRun { request_id: None, model, request })
     }
 }
