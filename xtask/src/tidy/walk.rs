@@ -1,4 +1,4 @@
-//! Checks the page that walks through the code: each function that it names is in the file that it links.
+//! Checks the pages that lead into the code: each function that they name is in the file that they link.
 
 use std::path::Path;
 
@@ -6,19 +6,21 @@ use super::Finding;
 use crate::tree::Tree;
 
 const RULE: &str = "walk";
-const PAGE: &str = "docs/guide/internals.md";
-/// The prefix of the page's links, from its folder to the root.
+const PAGES: &[&str] = &["ARCHITECTURE.md", "docs/guide/internals.md"];
+/// The prefix of a link from a page's folder to the root.
 const TO_ROOT: &str = "../../";
 
 /// Checks that each `` `name()` `` is a function of the Rust file that its line links next.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (index, line) in tree.text(PAGE).unwrap_or_default().lines().enumerate() {
-        for (name, file) in functions(line) {
-            let found = tree.text(file).is_some_and(|text| is_in(text, name));
-            if !found {
-                let message = format!("`{file}` has no function `{name}`");
-                findings.push(Finding::broken(RULE, PAGE, message).at_line(index + 1));
+    for page in PAGES {
+        for (index, line) in tree.text(page).unwrap_or_default().lines().enumerate() {
+            for (name, file) in functions(line) {
+                let found = tree.text(file).is_some_and(|text| is_in(text, name));
+                if !found {
+                    let message = format!("`{file}` has no function `{name}`");
+                    findings.push(Finding::broken(RULE, page, message).at_line(index + 1));
+                }
             }
         }
     }
@@ -50,11 +52,18 @@ mod tests {
         let page = "# Internals\n\n`one()` or `two()` in [a.rs](../../a.rs), `three()` in [b.rs](../../b.rs).\n\
                     `any()` without a link, and `four()` in [a page](../pools.md).\n";
         let tree = Tree::of([
-            (PAGE, page),
+            ("docs/guide/internals.md", page),
+            ("ARCHITECTURE.md", "# Map\n\n`two()` or `four()` in [a.rs](a.rs).\n"),
             ("a.rs", "async fn one<T>() {}\nfn two() {}\n"),
             ("b.rs", "fn threefold() {}"),
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["docs/guide/internals.md:3: [walk] `b.rs` has no function `three`"]);
+        assert_eq!(
+            found,
+            [
+                "ARCHITECTURE.md:3: [walk] `a.rs` has no function `four`",
+                "docs/guide/internals.md:3: [walk] `b.rs` has no function `three`",
+            ]
+        );
     }
 }

@@ -221,8 +221,7 @@ fn replayed(run: Arc<Run>) -> Answer {
 }
 
 /// Makes a run, finds the one that an earlier request made, or continues a suspended one, and answers after the end of its reply.
-/// `write` writes the body; none if the run
-/// did not succeed.
+/// `write` writes the body; none if the run did not succeed.
 pub(super) async fn whole_answer(
     state: &ServerState,
     caller: Caller,
