@@ -125,9 +125,10 @@ impl Hot {
 
     /// Enforces the bounds, except on the run that is being notified. Watched runs keep their channel, which is bounded by their
     /// watchers.
-    fn evict(&mut self, told: RunId, options: &LiveOptions) {
+    fn evict(&mut self, published: RunId, options: &LiveOptions) {
         while self.runs.len() > options.runs_max || self.text_bytes > options.text_bytes_max {
-            let others = self.runs.iter().filter(|(run, entry)| **run != told && !entry.is_only_watched());
+            let others =
+                self.runs.iter().filter(|(run, entry)| **run != published && !entry.is_only_watched());
             let Some(run) = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run) else {
                 break;
             };
@@ -139,7 +140,7 @@ impl Hot {
             }
         }
         if self.text_bytes > options.text_bytes_max
-            && let Some(entry) = self.runs.get_mut(&told)
+            && let Some(entry) = self.runs.get_mut(&published)
         {
             self.text_bytes -= entry.text_bytes();
             entry.attempts.clear();

@@ -249,7 +249,7 @@ impl ConductorError {
     }
 
     /// The message with all causes, including the vendor's or server's own text, for readers that may see that.
-    pub fn told(&self) -> String {
+    pub fn full_message(&self) -> String {
         match self.source() {
             Some(source) => format!("{self}: {source}"),
             None => self.to_string(),
@@ -257,10 +257,10 @@ impl ConductorError {
     }
 
     /// The message for a tenant, without a vendor's own words, as in [`VendorError::for_tenant`].
-    pub fn told_to_tenant(&self) -> String {
+    pub fn message_for_tenant(&self) -> String {
         match self.source().and_then(|source| source.downcast_ref::<VendorError>()) {
             Some(source) => format!("{self}: {}", source.for_tenant()),
-            None => self.told(),
+            None => self.full_message(),
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let slow = VendorError::Throttled { vendor: "v".to_owned(), retry_after: asked };
         let error = ConductorError::Unavailable(Box::new(slow)).charged(USAGE, cost).charged(USAGE, cost);
         assert_eq!(error.to_string(), "the conductor failed");
-        assert_eq!(error.told(), "the conductor failed: vendor `v` asked to slow down");
+        assert_eq!(error.full_message(), "the conductor failed: vendor `v` asked to slow down");
         assert_eq!(error.source().unwrap().to_string(), "vendor `v` asked to slow down");
         assert_eq!(error.consumed(), (USAGE + USAGE, cost + cost));
         assert!(error.is_retryable() && matches!(error.cause(), ConductorError::Unavailable(_)));

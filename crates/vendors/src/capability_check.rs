@@ -2,8 +2,8 @@
 
 use podium_domain::content::{Attachment, Part};
 use podium_domain::conversation::Message;
-use podium_domain::needs::BLANK_STOP;
 use podium_domain::pool::{Feature, Worker};
+use podium_domain::required_features::BLANK_STOP;
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatRequest, STOPS_MAX, TOOLS_MAX, ToolChoice, VendorError,
 };

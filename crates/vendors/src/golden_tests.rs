@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use podium_domain::content::{Part, Pdf, PdfSource};
 use podium_domain::conversation::Message;
 use podium_domain::ids::VendorId;
-use podium_domain::needs::BLANK_STOP;
 use podium_domain::policy::Effort;
 use podium_domain::pool::{Feature, TokenLimitField, WireFormat, Worker};
+use podium_domain::required_features::BLANK_STOP;
 use podium_ports::vendor::{
     AnswerForm, CallsAtOnce, ChatEvent, ChatRequest, JsonSchema, ReasoningText, Tool, ToolChoice, ToolUse,
     VendorError,

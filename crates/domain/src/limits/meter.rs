@@ -303,34 +303,34 @@ impl Meter {
     fn refuse(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>, full: Full) -> Refusal {
         let Full { why, wait } = full;
         // A caller with the longest delay gets a random part too, so that callers do not return together.
-        let told = |most: f64, after: f64, spread: f64| {
+        let refusal = |most: f64, after: f64, spread: f64| {
             let after = if spread > 0.0 { after.min(most / 2.0) } else { after.min(most) };
             let after = after.max(1.0);
             Refusal { why, after, spread: spread.min(most - after).max(0.0) }
         };
         let most = ask.ask_again_ms_max;
         if matches!(why, RefusalReason::Blocked | RefusalReason::Broken | RefusalReason::Unreachable) {
-            return told(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
+            return refusal(most * OUT_OF_ORDER_TIMES, wait, (wait / 10.0).max(LOOK_MS));
         }
         let (caller, service_ms) = (ask.caller(), self.service_ms(now, terms, ask.takes.amounts(1.0)));
         #[expect(clippy::cast_precision_loss, reason = "it is bounded by WAITING_MAX")]
         let waiting = self.turns.waiting(now, caller) as f64;
         let takes_turn = self.turns.may_take(now, caller);
-        let refusal = match (why, takes_turn) {
-            (RefusalReason::Rate, true) => told(most, wait, 0.0),
+        let refused = match (why, takes_turn) {
+            (RefusalReason::Rate, true) => refusal(most, wait, 0.0),
             // On average, half of the waiting callers come first.
             (RefusalReason::Rate, false) => {
                 let after = wait.max(waiting * service_ms / 2.0);
-                told(most, after, after)
+                refusal(most, after, after)
             }
-            (_, true) => told(most, LOOK_MS, LOOK_MS),
-            (_, false) => told(most, LOOK_MS * waiting, LOOK_MS * waiting),
+            (_, true) => refusal(most, LOOK_MS, LOOK_MS),
+            (_, false) => refusal(most, LOOK_MS * waiting, LOOK_MS * waiting),
         };
         if !caller.who.is_empty() {
-            let until = now + refusal.after + refusal.spread + GRACE_MS;
+            let until = now + refused.after + refused.spread + GRACE_MS;
             self.turns.wait(caller, until, takes_turn.then_some(service_ms));
         }
-        refusal
+        refused
     }
 
     fn grant(&mut self, now: f64, terms: &Terms, ask: &Ask<'_>) -> bool {

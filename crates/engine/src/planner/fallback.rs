@@ -47,7 +47,7 @@ pub(crate) struct Planning<'a> {
 
 /// The failure for readers of the run. The log has the details.
 pub(super) fn reason(error: &ConductorError, is_of_tenant: bool) -> String {
-    if is_of_tenant { error.told_to_tenant() } else { error.told() }
+    if is_of_tenant { error.message_for_tenant() } else { error.full_message() }
 }
 
 impl Planning<'_> {

@@ -13,7 +13,7 @@ pub(crate) struct Guarded {
     inner: Arc<dyn Limiter>,
     shut: Mutex<BTreeSet<&'static str>>,
     why: RefusalReason,
-    /// Under which names those asked whom it refused.
+    /// The names of the refused callers, in order.
     refusals: watch::Sender<Vec<String>>,
 }
 

@@ -50,8 +50,6 @@ mod planning;
 #[cfg(test)]
 mod prices;
 #[cfg(test)]
-mod recall;
-#[cfg(test)]
 mod refused;
 #[cfg(test)]
 mod retention;
@@ -61,6 +59,8 @@ mod rounds;
 mod sampling;
 #[cfg(test)]
 mod settling;
+#[cfg(test)]
+mod step_cache;
 #[cfg(test)]
 mod streaming;
 #[cfg(test)]

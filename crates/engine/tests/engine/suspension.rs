@@ -75,7 +75,7 @@ async fn begun(house: &House, policy: Policy) -> RunId {
 }
 
 #[tokio::test]
-async fn a_draft_that_calls_a_tool_continues_the_same_run_through_another_process() {
+async fn another_process_continues_a_run_whose_draft_called_a_tool() {
     let house = house().await;
     house.vendor.script("careful", [calling_as("careful"), Answer::text("It is blue.")]);
     let id = begun(&house, policy()).await;
@@ -137,7 +137,7 @@ async fn a_reply_ends_with_the_calls_of_all_steps_once_nothing_else_goes_on() {
 }
 
 #[tokio::test]
-async fn the_calls_of_a_final_step_are_streamed_and_the_run_waits_for_a_waiting_caller() {
+async fn calls_of_a_final_step_are_streamed_while_their_run_waits() {
     let house = house().await;
     house.vendor.script("checker", [calling(), calling(), Answer::text("It is blue.")]);
     let (_, mut ending) = house.engine.ask(offering(policy())).await.unwrap();

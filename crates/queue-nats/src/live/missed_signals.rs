@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_sent_just_before_a_loss_is_owed() {
+    async fn signals_sent_just_before_a_loss_count_as_missed() {
         let (ids, mut missed) = (SeededIds::new(1), MissedSignals::new(100));
         let [old, late, last] = [(); 3].map(|()| ids.run_id(TestClock::START));
         missed.sent(old);

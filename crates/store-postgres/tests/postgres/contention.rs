@@ -338,7 +338,7 @@ async fn a_create_that_is_repeated_at_once_creates_once() {
 
 /// Two commits to one run in a batch are an error of the caller; only one may be written.
 #[tokio::test]
-async fn of_two_commits_to_one_run_in_a_batch_one_is_written() {
+async fn one_of_two_commits_to_a_run_in_a_batch_is_written() {
     let scene = Scene::new(Options::default()).await;
     let mut run = scene.runs(1).await.remove(0);
     let mut left = run.clone();

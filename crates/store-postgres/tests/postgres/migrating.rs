@@ -62,7 +62,7 @@ async fn a_database_of_the_first_version_is_migrated_when_it_opens() {
 
 /// A process of the previous version next to this one: its statements neither name the columns of later migrations nor change them.
 #[tokio::test]
-async fn a_run_that_the_previous_version_ends_is_listed_with_nothing_known_of_its_answer() {
+async fn a_list_knows_nothing_of_an_answer_of_the_previous_version() {
     let (_postgres, address, mut raw) = a_database().await;
     let store = Store::open(&address, Options::default()).await.unwrap();
     let (ids, mut run) = (SeededIds::new(1), Driven::accepted(&SeededIds::new(1)));

@@ -258,7 +258,7 @@ fn the_demo_checks_its_answer() {
 }
 
 #[test]
-fn what_has_to_be_written_otherwise_exits_with_2() {
+fn invalid_arguments_and_values_exit_with_2() {
     let folder = Folder::new();
     let bad_pool =
         folder.write("bad.toml", "schema = 2\nname = \"x\"\nversion = \"1\"\n").display().to_string();

@@ -277,7 +277,7 @@ fn usage_is_counted_once_over_all_replies() {
 }
 
 #[test]
-fn a_conversation_names_its_suspended_run_and_an_expired_one_gives_the_seals() {
+fn a_conversation_names_its_suspended_run_or_restores_seals() {
     let run = offering(1, question(), "[[]]", &all(1, 1));
     let run = drive(run, &[claimed(step(0), 1), calling(0, &["a"])]);
     let sent = super::tool_calls::answered(&run, "blue");

@@ -63,7 +63,7 @@ async fn held_permits_are_restored_after_a_flush() {
 
 /// Simulates that another server took over without the last grants.
 #[tokio::test]
-async fn held_permits_that_redis_lost_are_put_back_although_their_process_is_known() {
+async fn held_permits_that_redis_lost_are_restored() {
     let redis = Redis::start().await.unwrap();
     let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(2));
     let mut onlooker = Onlooker::of(&redis).await;
