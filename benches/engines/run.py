@@ -44,7 +44,7 @@ class Engine:
 
 
 class Stage:
-    """What the engines stand on."""
+    """The servers and files that the engines use."""
 
     def __init__(self, folder: Path, podium: Path) -> None:
         self.folder = folder

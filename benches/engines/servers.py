@@ -16,7 +16,7 @@ STOP_S_MAX = 30
 
 
 class ServerError(Exception):
-    """A server that cannot be had."""
+    """A server is not available."""
 
 
 def free_port() -> int:

@@ -25,7 +25,7 @@ VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persiste
 
 
 def violations(spec: dict) -> list[str]:
-    """What Pod Security's restricted profile refuses, and what this chart promises beyond it."""
+    """The parts that Pod Security's restricted profile refuses, or that break this chart's further promises."""
     found = []
     pod = spec.get("securityContext", {})
     if spec.get("hostNetwork") or spec.get("hostPID") or spec.get("hostIPC"):

@@ -1,4 +1,4 @@
-"""What is rendered from each set of values of ci/."""
+"""Tests of the objects that the chart renders from each set of values of ci/."""
 
 import math
 
@@ -13,7 +13,7 @@ OTHERS = {"ScaledObject", "ServiceMonitor", "PrometheusRule", "Certificate", "HT
 
 
 def faults(objects: list[dict], version: str) -> list[str]:
-    """What a Kubernetes API server of that version would refuse or drop."""
+    """The parts that a Kubernetes API server of that version would refuse or drop."""
     found = []
     for each in objects:
         if each["kind"] in OTHERS:

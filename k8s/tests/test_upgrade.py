@@ -81,7 +81,7 @@ def test_an_autoscaler_that_a_chart_switches_on_is_found():
 
 
 def contents(chart: Path) -> dict[str, str]:
-    """What a release is made from: without pages and examples."""
+    """The files that a release is made from: without pages and examples."""
     files = [chart / "Chart.yaml", chart / "values.yaml", chart / "values.schema.json", *chart.glob("templates/**/*.*")]
     return {str(file.relative_to(chart)): file.read_text() for file in files}
 

@@ -240,4 +240,4 @@ RUN: dict[str, Callable[[Arguments], str]] = {
     "unique": lambda a: ", ".join(_unique(items(a["x"]))),
     "average": lambda a: show(sum(map(number, items(a["x"])), Fraction(0)) / len(items(a["x"]))),
 } | {op: (lambda a, op=op: VALUES[op][a["s"]]) for op in VALUES}
-"""What each operation answers, from the texts of its slots (`{l}` and `{r}` are given as `x`)."""
+"""The answer of each operation, from the texts of its slots (`{l}` and `{r}` are given as `x`)."""

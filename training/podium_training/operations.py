@@ -1,4 +1,4 @@
-"""What each operation needs and gives: which kinds of earlier output it accepts, which literals it takes, when it makes sense."""
+"""The inputs and outputs of each operation: which kinds of earlier output it accepts, which literals it takes, when it makes sense."""
 
 from __future__ import annotations
 

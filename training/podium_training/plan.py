@@ -76,7 +76,7 @@ def parse(text: str) -> ParsedPlan | None:
 
 
 def lists_of(steps: list[Step]) -> ParsedPlan:
-    """What `parse` must give for the text of these steps."""
+    """The result that `parse` must give for the text of these steps."""
     return ParsedPlan(
         tuple(SLOTS[step.skill] for step in steps),
         tuple(step.subtask for step in steps),

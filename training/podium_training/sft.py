@@ -127,7 +127,7 @@ def save(directory: Path, model: Conductor, tokenizer: Tokenizer) -> None:
 
 
 def _identity(settings: Settings, shape: dict[str, int], texts: list[str]) -> str:
-    """What a run's outcome follows from, as JSON. The tokenizer's texts stand for all questions."""
+    """The inputs that determine a run's outcome, as JSON. The tokenizer's texts stand for all questions."""
     questions = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     return json.dumps({"settings": asdict(settings), "shape": shape, "questions": questions}, indent=1) + "\n"
 
@@ -209,7 +209,7 @@ class Training:
         save(self.directory, self.model, self.tokenizer)
 
     def run(self, pools_a_checkpoint: int) -> None:
-        """Trains to the end; the final checkpoint is in the directory, with `log.jsonl` beside it."""
+        """Trains to the end; the final checkpoint is in the directory, with `log.jsonl` next to it."""
         pools = 0
         while self.step < self.settings.steps:
             started = time.process_time()

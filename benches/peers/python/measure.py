@@ -1,4 +1,4 @@
-"""What the Python drivers have in common: their arguments, CPU time of processes, and the one line that they print."""
+"""The parts that the Python drivers share: their arguments, CPU time of processes, and the one line that they print."""
 
 import argparse
 import asyncio

@@ -15,7 +15,7 @@ function step(round: number, index: number): string {
   return `${round}/${index}/`;
 }
 
-/** What the caller of a watch has, so that a resumed watch has no gap and no repetition. */
+/** The events and text that the caller of a watch has, so that a resumed watch has no gap and no repetition. */
 export class Place {
   sequence: bigint;
   /** Whether the caller has the run's final event. */

@@ -1,8 +1,8 @@
 -- load_runs
 -- A run without events is damaged, not absent, hence the outer join. The inner order makes each run's events a walk along the
 -- index, even if the server has no statistics of a table that has just grown and would rather scan it.
--- Of a run that the caller knows in an earlier version, only the commits from that version's last event on are read. That event
--- shows whether the caller's history is the stored one.
+-- If the caller knows an earlier version of a run, only the commits from that version's last event on are read. That event shows
+-- whether the caller's history is the stored one.
 SELECT run_states.run_id AS "run_id!",
     run_states.version AS "version!",
     written.first_sequence AS "first_sequence?",

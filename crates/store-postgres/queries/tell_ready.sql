@@ -1,5 +1,5 @@
 -- tell_ready
--- A task that was published long ago and not claimed is left alone for as long as it has been ready, up to a bound.
+-- A task that was published long ago and not claimed is not published again for as long as it has been ready, up to a bound.
 WITH forgotten AS MATERIALIZED (
     SELECT run_id, task
     FROM tasks

@@ -135,7 +135,7 @@ OVERVIEW = Dashboard(
 RUN_ANATOMY = Dashboard(
     "podium-runs",
     "Podium: anatomy of runs",
-    "What a run does between its acceptance and its end: planning, steps, commits.",
+    "The stages of a run between its acceptance and its end: planning, steps, commits.",
     (
         Row(
             "Runs",
@@ -478,7 +478,7 @@ ALL_SPENT = f"{rate(SPENT)} + ({rate(PLANNED)} or vector(0))"
 MONEY = Dashboard(
     "podium-money",
     "Podium: money",
-    "What runs cost, by worker and result. For the exact sums of a tenant use `podium budget show`.",
+    "The cost of runs, by worker and result. For the exact sums of a tenant use `podium budget show`.",
     (
         Row(
             "Spending",

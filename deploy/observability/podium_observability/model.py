@@ -1,4 +1,4 @@
-"""What dashboards and alerts consist of, before they are written in the formats of Grafana and Prometheus."""
+"""The parts of dashboards and alerts, before they are written in the formats of Grafana and Prometheus."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -35,7 +35,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture. `width` is of 24 columns. `no_data` is the reason why the recorded cluster has no data for it, if so."""
+    """One panel of a dashboard. `width` counts columns, of which a row has 24. `no_data` is the reason why the recorded cluster has no data for it, if so."""
 
     title: str
     what: str

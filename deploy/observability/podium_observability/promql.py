@@ -60,7 +60,7 @@ def grouping_labels(expression: promql_parser.Expr) -> set[str]:
 
 
 def problems(expression: str, metrics: dict[str, Metric]) -> list[str]:
-    """What is wrong with an expression; empty if nothing is."""
+    """The problems of an expression; empty if it is valid."""
     try:
         parsed = promql_parser.parse(without_variables(expression))
     except ValueError as error:

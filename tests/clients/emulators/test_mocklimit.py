@@ -35,7 +35,7 @@ def headers(kind: str) -> dict:
 
 
 def config(strategy: str) -> dict:
-    """An account's limits as OpenAI says them. What a resource of an answer's usage is called is also what is counted."""
+    """An account's limits as OpenAI states them. Each resource has the name of the field of the usage that counts it."""
     limits = [
         {"dimension": kind, "limit": limit, "window_seconds": 60, "headers": headers(kind)}
         for kind, limit in (("requests", REQUESTS), ("tokens", TOKENS))

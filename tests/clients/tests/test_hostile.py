@@ -491,7 +491,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, vendor: str) -> Iterator[Se
 
 
 def complaint(api: Api, case: Case, answer: httpx.Response) -> str | None:
-    """What is wrong with an answer."""
+    """The difference between an answer and the expected one; None if there is none."""
     if answer.status_code != case.status:
         return f"status {answer.status_code}, not {case.status}: {answer.text[:300]}"
     if answer.status_code == 431:

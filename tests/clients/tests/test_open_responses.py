@@ -1,4 +1,4 @@
-"""What the compliance suite of the Open Responses specification checks, written anew.
+"""The checks of the compliance suite of the Open Responses specification, written anew.
 
 Each test has the name of a case of that suite. Bodies and events are checked against the types of the `openai` package, and
 against the members that the specification requires.

@@ -97,7 +97,7 @@ def conductor(folder: pathlib.Path, vllm: str, **changes: object) -> str:
 
 
 def planned(folder: pathlib.Path, choice: str, question: str = QUESTION) -> tuple[list[tuple[str, str]], str]:
-    """The steps of a plan, and why it is none of the conductor's, if so."""
+    """The steps of a plan, and the reason why the conductor did not write it, if so."""
     command = [binary("podium", "PODIUM_BIN"), "plan", "--data", str(folder / "data"), "--pool", "demo"]
     done = subprocess.run(
         [*command, "--conductor", choice, "-"], input=question, capture_output=True, text=True, timeout=PLAN_S

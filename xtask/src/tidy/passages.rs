@@ -106,6 +106,42 @@ pub(super) fn of_line_comments(text: &str, mark: &str) -> Vec<Passage> {
     passages.finish()
 }
 
+/// The comments of a program in C's style, of one line or of several.
+pub(super) fn of_c_comments(text: &str) -> Vec<Passage> {
+    let mut passages = Collector::default();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        match ["//", "/**", "/*", "* "].iter().find_map(|mark| line.strip_prefix(mark)) {
+            Some(comment) => passages.push(index + 1, comment.trim_end_matches("*/")),
+            None => passages.end(),
+        }
+    }
+    passages.finish()
+}
+
+/// The comments of a Python file, and the paragraphs of its strings between three quotes.
+pub(super) fn of_python(text: &str) -> Vec<Passage> {
+    let mut passages = of_line_comments(text, "#");
+    let mut number = 1;
+    for (index, piece) in text.split("\"\"\"").enumerate() {
+        if index % 2 == 1 {
+            let mut paragraphs = Collector::default();
+            for (offset, line) in piece.lines().enumerate() {
+                let (marker, content) = split_marker(line.trim());
+                if marker || content.is_empty() {
+                    paragraphs.end();
+                }
+                if !content.is_empty() {
+                    paragraphs.push(number + offset, content);
+                }
+            }
+            passages.extend(paragraphs.finish());
+        }
+        number += piece.matches('\n').count();
+    }
+    passages
+}
+
 /// The comments and string literals of a Rust file.
 pub(super) fn of_rust(text: &str) -> Vec<Passage> {
     let mut passages = Collector::default();

@@ -1,7 +1,6 @@
 //! Checks that texts are in plain English: sentences do not begin with a clause as their subject, and use the trade's words.
 //!
-//! Pages, and comments of protocol, settings and script files, are checked everywhere. Rust files are checked only in the folders
-//! of `CLEAN`.
+//! Pages, and comments of all files but Rust's, are checked everywhere. Rust files are checked only in the folders of `CLEAN`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -176,7 +175,10 @@ fn readable(path: &str, text: &str) -> Vec<Passage> {
     match extension.unwrap_or_default() {
         "md" => passages::of_markdown(text),
         "proto" => passages::of_line_comments(text, "//"),
-        "toml" | "yaml" | "yml" | "py" | "sh" => passages::of_line_comments(text, "#"),
+        "sql" | "lua" => passages::of_line_comments(text, "--"),
+        "py" => passages::of_python(text),
+        "ts" | "js" | "mjs" | "c" => passages::of_c_comments(text),
+        "toml" | "yaml" | "yml" | "sh" | "cmake" => passages::of_line_comments(text, "#"),
         "rs" => passages::of_rust(text),
         "" if path == "Makefile" || path.starts_with("scripts/") => passages::of_line_comments(text, "#"),
         _ => Vec::new(),
@@ -286,15 +288,33 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_protocols_settings_and_scripts_are_checked() {
+    fn comments_of_other_languages_are_checked() {
         let found = findings([
             ("proto/a.proto", "// The doors.\n"),
             ("deploy/a.toml", "key = \"door\"\n# A door.\n"),
             ("scripts/a", "# A door.\n"),
             ("migrations/a.sql", "-- A door.\n"),
+            ("queries/a.sql", "-- A door.\n"),
+            ("web/a.ts", "/**\n * A door.\n */\nlet door = 1; // a door\n// A door.\n"),
+            (
+                "web/a.py",
+                "door = 1\n\n\ndef f():\n    \"\"\"One line.\n\n    A door.\n    \"\"\"\n    # A door.\n",
+            ),
         ]);
         let places: Vec<_> = found.iter().map(|finding| finding.split(" [").next().unwrap()).collect();
-        assert_eq!(places, ["deploy/a.toml:2:", "proto/a.proto:1:", "scripts/a:1:"]);
+        assert_eq!(
+            places,
+            [
+                "deploy/a.toml:2:",
+                "proto/a.proto:1:",
+                "queries/a.sql:1:",
+                "scripts/a:1:",
+                "web/a.py:9:",
+                "web/a.py:7:",
+                "web/a.ts:2:",
+                "web/a.ts:5:",
+            ]
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ _ENDED = (run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STA
 
 
 class Place:
-    """What the caller of a watch has, so that a resumed watch has no gap and no repetition."""
+    """The events and text that the caller of a watch has, so that a resumed watch has no gap and no repetition."""
 
     def __init__(self, run_id: str, after_sequence: int, retry: RetryPolicy) -> None:
         self.run_id = run_id

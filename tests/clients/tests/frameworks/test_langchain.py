@@ -59,7 +59,7 @@ def under_test(request: pytest.FixtureRequest, versatile: Podium) -> Iterator[No
 
 
 class Suite(ChatModelIntegrationTests):
-    """What the suite must know of Podium."""
+    """The properties of Podium that the suite must know."""
 
     podium: Podium
 
