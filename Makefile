@@ -14,6 +14,8 @@ export PATH := $(CACHE)/tools/bin:$(CACHE)/uv/bin:$(HOME)/.local/bin:$(HOME)/.ca
 
 # With --workspace the features of a dependency are the same whatever is built; --bin picks what is.
 WORKSPACE := --workspace --features podium/llama,podium-planner/llama,podium-local-cluster/llama
+# With llama.cpp's modules that are loaded at run time. `make check` compiles it, so that each feature is compiled.
+DYNAMIC := --workspace --features podium/llama-dynamic,podium-planner/llama-dynamic,podium-local-cluster/llama
 NEXTEST_PROFILE ?= default
 FUZZ_SECONDS ?= 60
 PODIUM := $(CARGO_TARGET_DIR)/debug/podium
@@ -113,13 +115,15 @@ quick: ## check format, lints and unit tests of the packages that changed since 
 	@scripts/quick $(BASE)
 
 .PHONY: check
-check: ## check lock file, format, lints, layers, documents, spelling, proto files, dependencies, licences
-	@scripts/setup build llama check
+check: ## check lock file, format, lints, layers, documents, spelling, SQL and proto files, dependencies, licences
+	@scripts/setup build llama servers check
 	@scripts/claim-target
 	cargo metadata --locked --format-version 1 >/dev/null
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+	PODIUM_LLAMA_CPU_MODULES=one cargo clippy $(DYNAMIC) --all-targets -- -D warnings
+	@scripts/sqlx-metadata --check
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items
 	cargo xtask tidy
 	typos

@@ -111,7 +111,9 @@ mod found {
         folder.to_str().filter(|name| !name.contains('\0'))?;
         let names =
             std::fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let modules = names.filter(|name| name.starts_with("libggml-") && name.ends_with(".so"));
+        let modules = names.filter(|name| {
+            name.starts_with("libggml-") && Path::new(name).extension().is_some_and(|kind| kind == "so")
+        });
         let (processors, mut others): (Vec<_>, Vec<_>) =
             modules.partition(|name| name.starts_with("libggml-cpu"));
         // Not a module but their common library.
