@@ -2,6 +2,7 @@
 //!
 //! A rule is a pure function from the tree to findings; it never stops at the first finding.
 
+mod circles;
 mod code_map;
 mod decisions;
 mod layers;
@@ -107,6 +108,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
         }
         Err(finding) => findings.push(finding),
     }
+    findings.extend(circles::check(tree));
     findings.extend(decisions::check(tree));
     findings.extend(links::check(tree));
     findings.extend(markdown::check(tree));
