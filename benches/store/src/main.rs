@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use podium_domain::time::Timestamp;
 use podium_harness::Postgres;
-use podium_ports::store::{RunCatalog, TaskBoard};
+use podium_ports::store::{RunCatalog, RunFilter, TaskBoard};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{SeededIds, TestClock, a_tenant};
 use serde_json::json;
@@ -72,7 +72,7 @@ impl Subject {
         self.store.due(TestClock::START, TestClock::START, SWEEP_MAX, &[]).await?;
         self.due_ms.push(milliseconds(begun.elapsed()));
         let begun = Instant::now();
-        self.store.list(&a_tenant(), None, LIST_MAX).await?;
+        self.store.list(&a_tenant(), &RunFilter::default(), None, LIST_MAX).await?;
         self.list_ms.push(milliseconds(begun.elapsed()));
         Ok(())
     }

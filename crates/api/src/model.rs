@@ -53,7 +53,7 @@ impl ModelName {
 
 impl fmt::Display for ModelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "podium-{}", self.tier.as_str())?;
+        f.write_str(self.tier.model())?;
         self.pin.iter().try_for_each(|pin| write!(f, "@{pin}"))
     }
 }

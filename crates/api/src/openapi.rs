@@ -6,6 +6,8 @@ mod routes;
 
 use std::collections::BTreeMap;
 
+use podium_domain::policy::Tier;
+use podium_domain::run::StateKind;
 use serde_json::{Map, Value, json};
 
 use crate::rule::{Parameter, Rule};
@@ -14,6 +16,8 @@ use crate::{ErrorCode, anthropic, openai};
 use routes::{Other, Takes};
 pub use routes::{ROUTES, Route};
 
+/// Most seconds since the Unix epoch in a filter of runs: ids of runs have 48 bits of milliseconds.
+pub const CREATED_SECONDS_MAX: u64 = (1 << 48) / 1000;
 /// The forms of ids in paths, as regular expressions.
 const RUN_ID: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 const RESPONSE_ID: &str = "^resp_[0-9a-f]{32}(_r[1-9][0-9]{0,4})?$";
@@ -126,7 +130,22 @@ impl Route {
                     json!({"type": "string"})
                 },
             );
-            if !is_runs {
+            if is_runs {
+                let states = StateKind::ALL.map(StateKind::as_str);
+                let state = json!({"type": "array", "items": {"enum": states}, "minItems": 1});
+                query("state", state);
+                query("tier", json!({"enum": [Tier::Mini.as_str(), Tier::Ultra.as_str()]}));
+                query("model", json!({"type": "string", "pattern": "^podium-(mini|ultra)(@.+)?$"}));
+                for name in ["created_after", "created_before"] {
+                    let schema = json!({
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": CREATED_SECONDS_MAX,
+                        "description": "Seconds since the Unix epoch.",
+                    });
+                    query(name, schema);
+                }
+            } else {
                 query("order", json!({"enum": ["asc", "desc"]}));
             }
         }

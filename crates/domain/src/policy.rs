@@ -26,6 +26,14 @@ impl Tier {
             Self::Ultra => "ultra",
         }
     }
+
+    /// The name of its model. The names of pinned models begin with it, followed by `@`.
+    pub const fn model(self) -> &'static str {
+        match self {
+            Self::Mini => "podium-mini",
+            Self::Ultra => "podium-ultra",
+        }
+    }
 }
 
 /// How much to spend on an answer, with the values of the OpenAI `reasoning_effort` parameter.

@@ -15,6 +15,7 @@ mod event;
 mod failure;
 mod head;
 mod settle;
+mod state_kind;
 mod task;
 mod tool_calls;
 
@@ -42,6 +43,7 @@ pub use command::{
 };
 pub use event::{CONTEXT_EXCEEDED, FailReason, OtherCall, RATE_LIMITED, RunEvent, SequencedEvent};
 pub use failure::MissingStep;
+pub use state_kind::StateKind;
 pub use task::{Attempt, AttemptOutcome, StepRef, Task, TaskRef, TaskState};
 pub use tool_calls::ReplyWithCalls;
 
@@ -104,15 +106,20 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// The state without its data.
+    pub const fn kind(&self) -> StateKind {
+        match self {
+            Self::Active => StateKind::Active,
+            Self::Suspended => StateKind::Suspended,
+            Self::Succeeded { .. } => StateKind::Succeeded,
+            Self::Failed { .. } => StateKind::Failed,
+            Self::Cancelled => StateKind::Cancelled,
+        }
+    }
+
     /// The name for clients and stores.
     pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Suspended => "suspended",
-            Self::Succeeded { .. } => "succeeded",
-            Self::Failed { .. } => "failed",
-            Self::Cancelled => "cancelled",
-        }
+        self.kind().as_str()
     }
 }
 

@@ -13,7 +13,7 @@ use podium_domain::run::{Command, Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, TextSink};
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_ports::store::{RunSummary, StoreError};
+use podium_ports::store::{RunFilter, RunSummary, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::commit::CommandError;
@@ -120,14 +120,15 @@ impl Engine {
         self.context.commands().send(id, Command::Cancel).await.map(|run| (*run).clone())
     }
 
-    /// A tenant's runs, the newest first; only those before `before` if it is given.
+    /// A tenant's runs that pass `filter`, the newest first; only those before `before` if it is given.
     pub async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
-        self.context.parts().store.list(tenant, before, limit).await
+        self.context.parts().store.list(tenant, filter, before, limit).await
     }
 
     /// All updates after event `after` (0: from the beginning): stored events without gaps, and live text between them. The stream ends

@@ -10,7 +10,7 @@ use podium_domain::run::IllegalEvent;
 
 use crate::BoxError;
 
-pub use run_catalog::{Lack, RatedRun, RunCatalog, RunSummary, RunSums};
+pub use run_catalog::{Lack, RatedRun, RunCatalog, RunFilter, RunSummary, RunSums};
 pub use run_log::{Appended, Commit, Place, PlacedTask, PublishBy, RunLog, ToLoad, Unwritten};
 pub use task_board::{Again, AgainParts, ClaimRef, Due, ReadyTask, TaskBoard, Turn};
 

@@ -18,6 +18,10 @@ SELECT runs.id AS "id!",
     ended_ms AS "ended_ms?"
 FROM runs
 JOIN run_states ON run_states.run_id = runs.id
-WHERE tenant >= $1 AND (tenant, runs.id) < ($1, $2)
+WHERE (tenant, runs.id) >= ($1, $2)
+    AND (tenant, runs.id) < ($1, $3)
+    AND (cardinality($4::text[]) = 0 OR state = ANY ($4::text[]))
+    AND ($5::text IS NULL OR split_part(model, '@', 1) = $5)
+    AND ($6::text IS NULL OR model = $6)
 ORDER BY tenant DESC, runs.id DESC
-LIMIT $3
+LIMIT $7

@@ -40,8 +40,8 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, ToLoad, Turn, Unwritten,
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 pub use call::{NoAnswer, Standby};
@@ -195,10 +195,11 @@ impl RunCatalog for Store {
     async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
-        read::list(self, tenant, before, limit).await
+        read::list(self, tenant, filter, before, limit).await
     }
 
     async fn rate(

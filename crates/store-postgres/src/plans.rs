@@ -249,7 +249,15 @@ const STATEMENTS: &[Statement] = &[
     },
     Statement {
         file: "list_runs.sql",
-        arguments: &["'acme'", RUN, "50::bigint"],
+        arguments: &[
+            "'acme'",
+            "copied_id(1, 1)",
+            RUN,
+            "ARRAY['failed', 'suspended']",
+            "'podium-ultra'",
+            "'podium-ultra'",
+            "50::bigint",
+        ],
         indexes: &["run_states_pkey", "runs_tenant"],
         whole: &[],
     },

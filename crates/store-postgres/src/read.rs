@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
+use podium_domain::policy::Tier;
 use podium_domain::run::{Run, SequencedEvent};
-use podium_ports::store::{Lack, RunSummary, RunSums, StoreError, ToLoad};
+use podium_ports::store::{Lack, RunFilter, RunSummary, RunSums, StoreError, ToLoad};
 use podium_store_format::{Damage, StoredEvents, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -85,12 +86,22 @@ pub(crate) async fn events(
 pub(crate) async fn list(
     store: &Store,
     tenant: &TenantId,
+    filter: &RunFilter,
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
-    // No run has the largest UUID, whose version does not exist.
-    let before = before.map_or(Uuid::max(), |run| *run.as_uuid());
-    let rows = store.call(&List { tenant: tenant.as_str(), before, limit }).await?;
+    let (first, end) = filter.ids(before);
+    let list = List {
+        tenant: tenant.as_str(),
+        first: first.map_or(Uuid::nil(), |run| *run.as_uuid()),
+        // No run has the largest UUID, whose version does not exist.
+        end: end.map_or(Uuid::max(), |run| *run.as_uuid()),
+        states: filter.states.iter().map(|state| state.as_str()).collect(),
+        tier: filter.tier.map(Tier::model),
+        model: filter.model.as_deref(),
+        limit,
+    };
+    let rows = store.call(&list).await?;
     rows.into_iter().map(SummaryRow::read).collect()
 }
 
@@ -166,7 +177,14 @@ impl Call for ReadEvents {
 
 struct List<'l> {
     tenant: &'l str,
-    before: Uuid,
+    /// The smallest id of the list.
+    first: Uuid,
+    /// The smallest id beyond the list.
+    end: Uuid,
+    /// Empty: any.
+    states: Vec<&'static str>,
+    tier: Option<&'static str>,
+    model: Option<&'l str>,
     limit: u32,
 }
 
@@ -222,10 +240,20 @@ impl Call for List<'_> {
     type Answer = Vec<SummaryRow>;
 
     async fn ask(&self, connection: &mut PgConnection) -> Result<Self::Answer, sqlx::Error> {
-        let Self { tenant, before, limit } = self;
-        sqlx::query_file_as!(SummaryRow, "queries/list_runs.sql", tenant, before, i64::from(*limit))
-            .fetch_all(connection)
-            .await
+        let Self { tenant, first, end, states, tier, model, limit } = self;
+        sqlx::query_file_as!(
+            SummaryRow,
+            "queries/list_runs.sql",
+            tenant,
+            first,
+            end,
+            states as &[&str],
+            *tier,
+            *model,
+            i64::from(*limit),
+        )
+        .fetch_all(connection)
+        .await
     }
 }
 

@@ -2,9 +2,10 @@
 
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
+use podium_domain::policy::Tier;
 use podium_domain::run::{Run, SequencedEvent};
 use podium_domain::time::Timestamp;
-use podium_ports::store::{Lack, RunSummary, RunSums, StoreError};
+use podium_ports::store::{Lack, RunFilter, RunSummary, RunSums, StoreError};
 use podium_store_format::{Damage, stored, time, unsigned};
 use rusqlite::{Connection, Row, params};
 
@@ -24,7 +25,12 @@ SELECT sequence, at_ms, format, data FROM run_events WHERE run_id = ?1 AND seque
 pub(crate) const LIST_RUNS: &str = "-- list_runs
 SELECT id, tenant, model, state, question, steps, cost_nano_usd, wasted_nano_usd, saved_nano_usd, fallbacks,
        failed_steps, degraded, refused, accepted_ms, ended_ms
-FROM runs WHERE tenant = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
+FROM runs
+WHERE tenant = ?1 AND id >= ?2 AND id < ?3
+  AND (?4 IS NULL OR state IN (SELECT value FROM json_each(?4)))
+  AND (?5 IS NULL OR model = ?5 OR substr(model, 1, length(?5) + 1) = ?5 || '@')
+  AND (?6 IS NULL OR model = ?6)
+ORDER BY id DESC LIMIT ?7";
 
 pub(crate) const FIND_UNSETTLED: &str = "-- find_unsettled
 SELECT id FROM runs WHERE unsettled AND id > ?1 AND ended_ms <= ?2 ORDER BY id LIMIT ?3";
@@ -88,15 +94,34 @@ pub(crate) async fn events(
 pub(crate) async fn list(
     store: &Store,
     tenant: &TenantId,
+    filter: &RunFilter,
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<RunSummary>, StoreError> {
-    let tenant = tenant.clone();
+    let (tenant, filter) = (tenant.clone(), filter.clone());
     let list = move |connection: &Connection| {
-        let before = before.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes);
-        rows(connection, LIST_RUNS, params![tenant.as_str(), before, limit], summary)
+        let (first, end) = filter.ids(before);
+        let wanted = params![
+            tenant.as_str(),
+            first.as_ref().map_or(&[][..], id_bytes),
+            end.as_ref().map_or(&AFTER_ALL_IDS[..], id_bytes),
+            states(&filter)?,
+            filter.tier.map(Tier::model),
+            filter.model,
+            limit
+        ];
+        rows(connection, LIST_RUNS, wanted, summary)
     };
     store.read(list).await
+}
+
+/// The states of the filter as a JSON list; none for any state.
+fn states(filter: &RunFilter) -> Result<Option<String>, StoreError> {
+    if filter.states.is_empty() {
+        return Ok(None);
+    }
+    let names: Vec<_> = filter.states.iter().map(|state| state.as_str()).collect();
+    serde_json::to_string(&names).map(Some).map_err(|e| StoreError::Unavailable(Box::new(e)))
 }
 
 fn summary(row: &Row<'_>) -> Result<RunSummary, StoreError> {

@@ -11,7 +11,7 @@ use podium_domain::run::RunSpec;
 use podium_ports::accounts::{Accounts, KeyHash};
 use podium_ports::clock::Ids as _;
 use podium_ports::objects::Objects;
-use podium_ports::store::{Appended, RunCatalog, RunLog, TaskBoard};
+use podium_ports::store::{Appended, RunCatalog, RunFilter, RunLog, TaskBoard};
 use podium_store_sqlite::{Options, Store};
 use podium_testkit::{Driven, SeededIds, TestClock, a_spec, a_tenant};
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ async fn a_file_written_through_sqlx_is_migrated_and_used() {
     fs::copy(fixture, &path).unwrap();
     let store = Store::open(&path, Options::default()).await.unwrap();
 
-    let listed = store.list(&a_tenant(), None, 10).await.unwrap();
+    let listed = store.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap();
     let [active, ended] = [&listed[0], &listed[1]];
     let runs = store.load(&[active.id, ended.id]).await.unwrap();
     let [active_run, ended_run] = [0, 1].map(|at| runs[at].clone().unwrap());

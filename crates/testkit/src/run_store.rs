@@ -59,6 +59,7 @@ macro_rules! run_store_suite {
             large_and_unusual_texts_are_stored_unchanged
             events_are_gap_free_and_come_in_pages
             the_list_is_newest_first_and_comes_in_pages
+            the_list_shows_the_runs_that_its_filter_names
             the_list_has_state_sums_and_end
             the_list_says_what_an_answer_lacks
             a_claim_holds_as_long_as_the_lease_of_its_process

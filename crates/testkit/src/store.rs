@@ -11,8 +11,8 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, RunSums,
-    StoreError, TaskBoard, ToLoad, Turn, Unwritten,
+    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    RunSums, StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 use crate::process_leases::ProcessLeases;
@@ -259,12 +259,16 @@ impl RunCatalog for TestStore {
     async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
         let rows = self.lock();
         let newest = rows.runs.iter().rev().filter(|(id, row)| {
-            row.run.spec().tenant == *tenant && before.is_none_or(|before| **id < before)
+            let spec = row.run.spec();
+            spec.tenant == *tenant
+                && before.is_none_or(|before| **id < before)
+                && filter.shows(**id, row.run.state().kind(), &spec.model)
         });
         Ok(newest.take(limit as usize).map(|(_, row)| summary(&row.run)).collect())
     }

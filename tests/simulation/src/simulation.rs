@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use podium_domain::plan::PlanHead;
 use podium_domain::run::{AttemptOutcome, FailReason, Round, Run, RunState};
+use podium_ports::store::RunFilter;
 use podium_testkit::a_pool_with_tools;
 
 use crate::cache::CacheState;
@@ -408,8 +409,10 @@ impl Core {
     fn check_what_is_left(&mut self) {
         let ids: Vec<_> = self.checker.runs().map(Run::id).collect();
         let tenants: BTreeSet<_> = self.checker.runs().map(|run| run.spec().tenant.clone()).collect();
-        let listed: Vec<_> =
-            tenants.iter().flat_map(|tenant| self.store.list(tenant, None, u32::MAX)).collect();
+        let listed: Vec<_> = tenants
+            .iter()
+            .flat_map(|tenant| self.store.list(tenant, &RunFilter::default(), None, u32::MAX))
+            .collect();
         for id in ids {
             let sums = listed.iter().find(|summary| summary.id == id).map(|summary| summary.sums);
             let row = self.store.rows.get(&id);

@@ -10,7 +10,7 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunSummary, RunSums, Turn, Unwritten,
+    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunFilter, RunSummary, RunSums, Turn, Unwritten,
 };
 use podium_testkit::{ProcessLeases, TaskRows};
 
@@ -243,9 +243,18 @@ impl StoreState {
         events.iter().filter(|event| event.sequence > after).take(limit as usize).cloned().collect()
     }
 
-    pub(crate) fn list(&self, tenant: &TenantId, before: Option<RunId>, limit: u32) -> Vec<RunSummary> {
+    pub(crate) fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Vec<RunSummary> {
         let newest = self.rows.iter().rev().filter(|(id, row)| {
-            row.run.spec().tenant == *tenant && before.is_none_or(|before| **id < before)
+            let spec = row.run.spec();
+            spec.tenant == *tenant
+                && before.is_none_or(|before| **id < before)
+                && filter.shows(**id, row.run.state().kind(), &spec.model)
         });
         newest.take(limit as usize).map(|(_, row)| row.summary()).collect()
     }
@@ -402,10 +411,11 @@ mod tests {
         async fn list(
             &self,
             tenant: &TenantId,
+            filter: &RunFilter,
             before: Option<RunId>,
             limit: u32,
         ) -> Result<Vec<RunSummary>, StoreError> {
-            Ok(self.lock().list(tenant, before, limit))
+            Ok(self.lock().list(tenant, filter, before, limit))
         }
 
         async fn rate(

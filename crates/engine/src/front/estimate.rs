@@ -6,7 +6,7 @@ use podium_domain::request::RunRequest;
 use podium_domain::run::PlanResult;
 use podium_domain::tools::ToolUse;
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_ports::store::StoreError;
+use podium_ports::store::{RunFilter, StoreError};
 
 use super::submit::{Submit, SubmitError, bounded, least, no_worker_allowed};
 use crate::context::Context;
@@ -53,7 +53,7 @@ pub(crate) async fn estimate(context: &Context, request: &Submit) -> Result<Esti
 }
 
 async fn typical(context: &Context, request: &Submit) -> Result<Option<Typical>, StoreError> {
-    let latest = context.parts().store.list(&request.tenant, None, LATEST_MAX).await?;
+    let latest = context.parts().store.list(&request.tenant, &RunFilter::default(), None, LATEST_MAX).await?;
     let alike = latest.iter().filter(|run| run.model == request.model && run.state == SUCCEEDED);
     let mut costs: Vec<_> = alike.map(|run| run.sums.cost).collect();
     costs.sort_unstable();

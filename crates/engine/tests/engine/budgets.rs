@@ -11,6 +11,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, Tier};
 use podium_domain::run::{FailReason, Run, RunState};
 use podium_engine::{Submit, SubmitError};
 use podium_ports::accounts::Accounts as _;
+use podium_ports::store::RunFilter;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::{Answer, Fault, TestClock, a_plan, plan_of};
 
@@ -87,7 +88,10 @@ async fn a_run_that_does_not_fit_its_budget_leaves_nothing() {
     let error = bank.house.engine.submit(bank.request()).await.unwrap_err();
     let SubmitError::OverBudget(shortage) = error else { panic!("{error:?}") };
     assert_eq!((&shortage.payer, shortage.cap.nano_usd()), (&bank.budget.payer, 1_000_000));
-    assert_eq!(bank.house.engine.list(&bank.budget.tenant, None, 10).await.unwrap(), []);
+    assert_eq!(
+        bank.house.engine.list(&bank.budget.tenant, &RunFilter::default(), None, 10).await.unwrap(),
+        []
+    );
     assert!(bank.house.conductor.requests().is_empty() && bank.house.vendor.calls().is_empty());
     bank.assert_charged(0, 0).await;
 }

@@ -12,8 +12,8 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, ToLoad, Turn, Unwritten,
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 use podium_testkit::Gate;
 
@@ -288,10 +288,11 @@ impl RunCatalog for FaultyStore {
     async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
-        self.store.list(tenant, before, limit).await
+        self.store.list(tenant, filter, before, limit).await
     }
 
     async fn rate(

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
+use podium_domain::policy::Tier;
 use podium_domain::rating::Rating;
-use podium_domain::run::Run;
+use podium_domain::run::{Run, StateKind};
 use podium_domain::time::Timestamp;
 
 use super::StoreError;
@@ -14,10 +15,14 @@ use super::StoreError;
 /// Lists a tenant's runs, keeps their ratings, and removes old runs.
 #[async_trait]
 pub trait RunCatalog: Send + Sync {
-    /// A tenant's runs, newest first, at most `limit`; only those before `before` if it is given.
+    /// A tenant's runs that pass `filter`, newest first, at most `limit`; only those before `before` if it is given.
+    ///
+    /// Reads the tenant's runs from the newest of the filter's period on, until `limit` have passed. A state or a model that few
+    /// runs have makes it read the whole period.
     async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError>;
@@ -50,6 +55,45 @@ pub trait RunCatalog: Send + Sync {
     /// An active run is never removed. A removed run is unknown afterwards and its request id is free: a client that repeats it
     /// begins a new run. The removal blocks no work on other runs, may run concurrently, and can be repeated.
     async fn remove_ended(&self, now: Timestamp, kept: Duration, limit: u32) -> Result<u32, StoreError>;
+}
+
+/// The runs that a list shows. The default shows all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Runs in one of these states; empty: in any.
+    pub states: Vec<StateKind>,
+    /// Runs of this tier, of pinned models too.
+    pub tier: Option<Tier>,
+    /// Runs whose client requested exactly this model.
+    pub model: Option<String>,
+    /// Runs that were accepted at this time or later.
+    pub created_after: Option<Timestamp>,
+    /// Runs that were accepted before this time.
+    pub created_before: Option<Timestamp>,
+}
+
+impl RunFilter {
+    /// The ids of the runs that it may show: from the first, if there is one, up to and without the second. `before` is the last
+    /// run of the previous page.
+    pub fn ids(&self, before: Option<RunId>) -> (Option<RunId>, Option<RunId>) {
+        let created_before = self.created_before.map(RunId::least_at);
+        let end = match (before, created_before) {
+            (Some(before), Some(created)) => Some(before.min(created)),
+            (before, created) => before.or(created),
+        };
+        (self.created_after.map(RunId::least_at), end)
+    }
+
+    /// Whether it shows a run of this id, state and model; for stores without a query language.
+    pub fn shows(&self, id: RunId, state: StateKind, model: &str) -> bool {
+        let (first, end) = self.ids(None);
+        let tier = model.split('@').next().unwrap_or(model);
+        first.is_none_or(|first| first <= id)
+            && end.is_none_or(|end| id < end)
+            && (self.states.is_empty() || self.states.contains(&state))
+            && self.tier.is_none_or(|wanted| wanted.model() == tier)
+            && self.model.as_ref().is_none_or(|wanted| wanted == model)
+    }
 }
 
 /// An entry in a list of runs.

@@ -10,7 +10,7 @@ use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
 use podium_domain::ids::RunId;
 use podium_domain::trace::TRACE_PARENT;
 use podium_engine::{Engine, Submitted};
-use podium_ports::store::RunSummary;
+use podium_ports::store::{RunFilter, RunSummary};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -145,8 +145,11 @@ impl PodiumService for Runs {
         let before = page_token(&request.page_token)?;
         let size = page_size(request.page_size);
         // One more than requested: it shows whether there is another page.
-        let mut runs =
-            self.engine.list(&tenant, before, size + 1).await.map_err(|e| error_mapping::store_error(&e))?;
+        let mut runs = self
+            .engine
+            .list(&tenant, &RunFilter::default(), before, size + 1)
+            .await
+            .map_err(|e| error_mapping::store_error(&e))?;
         let has_more = runs.len() > size as usize;
         runs.truncate(size as usize);
         let next_page_token =

@@ -18,6 +18,7 @@ mod ratings;
 mod reply;
 mod request_checks;
 mod responses;
+mod run_page;
 mod runs;
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `GET /v1/runs`, `GET /v1/runs/{id}` and `POST /v1/runs/{id}/cancel`.
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use podium_api::openai::{run_body, unix_seconds};
 use podium_api::{ApiError, ErrorCode};
@@ -11,15 +11,12 @@ use podium_ports::store::RunSummary;
 use serde::Serialize;
 
 use super::reply::{Refusal, json, name_run, unread_json};
-use super::request_checks::shown;
+use super::run_page::RunPage;
 use super::{ServerState, run_id, segment};
 use crate::auth::Caller;
 use crate::connections::Unread;
 use crate::error_mapping;
 use crate::use_cases;
-
-const PAGE_SIZE_DEFAULT: u32 = 20;
-const PAGE_SIZE_MAX: u32 = 200;
 
 #[derive(Serialize)]
 struct ListBody<'a> {
@@ -71,51 +68,16 @@ impl<'a> SummaryBody<'a> {
     }
 }
 
-/// The requested page of the list.
-#[derive(Debug, PartialEq, Eq)]
-struct Page {
-    /// The last run of the previous page.
-    after: Option<RunId>,
-    limit: u32,
-}
-
-impl Page {
-    fn of(query: &str) -> Result<Self, ApiError> {
-        let mut page = Self { after: None, limit: PAGE_SIZE_DEFAULT };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let invalid = |what: &str| {
-                let message = format!("{name} must be {what} (got `{}`)", shown(value));
-                ApiError::on_field(ErrorCode::InvalidValue, name, message)
-            };
-            match name {
-                "after" => {
-                    let id = value.parse().map_err(|_| invalid("the last_id of an earlier page"))?;
-                    page.after = Some(id);
-                }
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=PAGE_SIZE_MAX).contains(limit));
-                    page.limit = limit.ok_or_else(|| invalid("a number from 1 to 200"))?;
-                }
-                _ => {
-                    let message = format!("unknown parameter `{}`; use `after` and `limit`", shown(name));
-                    return Err(ApiError::on_field(ErrorCode::UnknownParameter, name, message));
-                }
-            }
-        }
-        Ok(page)
-    }
-}
-
 /// Lists the tenant's runs, the newest first.
 pub(super) async fn list(
     State(state): State<ServerState>,
     Extension(caller): Extension<Caller>,
-    RawQuery(query): RawQuery,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let page = Page::of(query.as_deref().unwrap_or_default())?;
+    let invalid = |e: QueryRejection| ApiError::new(ErrorCode::InvalidValue, e.body_text());
+    let page = RunPage::of(&query.map_err(invalid)?.0)?;
     // One more than requested: it shows whether there is another page.
-    let runs = state.engine.list(&caller.tenant, page.after, page.limit + 1).await;
+    let runs = state.engine.list(&caller.tenant, &page.filter, page.after, page.limit + 1).await;
     let mut runs = runs.map_err(|e| error_mapping::store_error(&e))?;
     let has_more = runs.len() > page.limit as usize;
     runs.truncate(page.limit as usize);

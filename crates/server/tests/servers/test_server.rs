@@ -19,7 +19,7 @@ use podium_ports::clock::Clock;
 use podium_ports::conductor::{Abilities, Conductor, Conductors};
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::server::ServerLimits;
-use podium_ports::store::RunCatalog as _;
+use podium_ports::store::{RunCatalog as _, RunFilter};
 use podium_server::{ApiKey, Authenticator, Listeners, Servers};
 use podium_store_sqlite::Store;
 use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool, plan_of};
@@ -213,7 +213,11 @@ impl TestServer {
     pub(crate) async fn only_run(&self) -> RunId {
         within(async {
             loop {
-                let runs = self.engine.list(&TenantId::new("local").unwrap(), None, 2).await.unwrap();
+                let runs = self
+                    .engine
+                    .list(&TenantId::new("local").unwrap(), &RunFilter::default(), None, 2)
+                    .await
+                    .unwrap();
                 match runs.as_slice() {
                     [run] => return run.id,
                     [] => tokio::task::yield_now().await,

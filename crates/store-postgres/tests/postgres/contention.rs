@@ -13,7 +13,9 @@ use podium_harness::{Fsync, Postgres};
 use podium_ports::accounts::Accounts as _;
 use podium_ports::clock::Ids as _;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Appended, ClaimRef, Commit, RunCatalog, RunLog, StoreError, TaskBoard, Turn};
+use podium_ports::store::{
+    Appended, ClaimRef, Commit, RunCatalog, RunFilter, RunLog, StoreError, TaskBoard, Turn,
+};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::{Driven, SeededIds, a_plan, a_spec, a_tenant};
 use sqlx::{Connection, PgConnection};
@@ -333,7 +335,7 @@ async fn a_create_that_is_repeated_at_once_creates_once() {
     // Also within one batch.
     let twice: Vec<Commit> = creates.iter().chain(&creates).cloned().collect();
     assert_eq!(scene.store.append(&twice).await.unwrap().len(), 16);
-    assert_eq!(scene.store.list(&a_tenant(), None, 100).await.unwrap().len(), 8);
+    assert_eq!(scene.store.list(&a_tenant(), &RunFilter::default(), None, 100).await.unwrap().len(), 8);
 }
 
 /// Two commits to one run in a batch are an error of the caller; only one may be written.

@@ -1,7 +1,7 @@
 //! Databases of older and newer versions, and roles without the right to create tables.
 
 use podium_harness::{Fsync, Postgres};
-use podium_ports::store::{Lack, RunCatalog as _, RunLog as _, RunStore as _};
+use podium_ports::store::{Lack, RunCatalog as _, RunFilter, RunLog as _, RunStore as _};
 use podium_store_postgres::{Migrate, OpenError, Options, Store};
 use podium_testkit::{Driven, SeededIds, a_tenant, plan_of};
 use sqlx::{Connection as _, PgConnection};
@@ -69,7 +69,7 @@ async fn a_list_knows_nothing_of_an_answer_of_the_previous_version() {
     store.append(&[run.commit()]).await.unwrap();
     let end = "UPDATE run_states SET version = version + 1, state = 'succeeded', ended_ms = 1";
     sqlx::query(end).execute(&mut raw).await.unwrap();
-    let listed = async || store.list(&a_tenant(), None, 1).await.unwrap().remove(0);
+    let listed = async || store.list(&a_tenant(), &RunFilter::default(), None, 1).await.unwrap().remove(0);
     let ended = listed().await;
     assert_eq!((ended.state.as_str(), ended.sums.lack), ("succeeded", None));
     // A later commit of this version fills them in, as it does for a result that comes late.

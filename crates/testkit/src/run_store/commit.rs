@@ -3,7 +3,7 @@
 use podium_domain::ids::RequestId;
 use podium_domain::run::{Run, RunSpec, TaskRef};
 use podium_ports::clock::Ids;
-use podium_ports::store::{Appended, Unwritten};
+use podium_ports::store::{Appended, RunFilter, Unwritten};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_spec, a_tenant, plan_of};
@@ -45,7 +45,7 @@ pub(crate) async fn a_runs_first_events_create_it_unless_it_exists(store: &Store
     );
     assert_eq!(store.load(begun.id()).await.as_ref(), Some(&begun.run));
     assert_eq!(store.load(old.id()).await.as_ref(), Some(&old.run));
-    assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap().len(), 2);
+    assert_eq!(store.first.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap().len(), 2);
     // Its own first events again, and another run with the same request id.
     let mut other = named(&ids);
     let commits = [first, other.commit()];
@@ -72,11 +72,11 @@ pub(crate) async fn a_stale_writer_is_refused_and_leaves_no_trace(store: &StoreF
     for step in 0..3 {
         stale.step(step, "stale", &ids);
     }
-    let before = store.first.list(&a_tenant(), None, 10).await.unwrap();
+    let before = store.first.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap();
     assert_eq!(store.first.append(&[stale.commit()]).await.unwrap(), [Err(Unwritten::Conflict)]);
     assert_eq!(store.load(winner.id()).await, Some(winner.run.clone()));
     assert_eq!(store.events(winner.id()).await.len(), 2);
-    assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap(), before);
+    assert_eq!(store.first.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap(), before);
     let end = winner.run.spec().deadline_at;
     let due = store.first.due(end, end, 10, &[]).await.unwrap();
     assert_eq!((due.ready.len(), due.expired.len(), due.overdue.len()), (0, 1, 1), "{due:?}");

@@ -3,7 +3,7 @@
 use podium_domain::ids::{RequestId, RunId, TenantId};
 use podium_domain::run::RunSpec;
 use podium_ports::clock::Ids;
-use podium_ports::store::Appended;
+use podium_ports::store::{Appended, RunFilter};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_spec, a_tenant};
@@ -35,7 +35,7 @@ pub(crate) async fn a_used_request_id_gives_the_existing_run_and_leaves_nothing(
     assert_eq!(store.create(late.commit()).await, Appended::Existing(there.id()));
     assert_eq!(store.load(late.id()).await, None);
     assert_eq!(store.events(late.id()).await, []);
-    assert_eq!(store.first.list(&a_tenant(), None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.first.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap().len(), 1);
     let due =
         store.first.due(there.run.spec().deadline_at, there.run.spec().deadline_at, 10, &[]).await.unwrap();
     assert_eq!(due.overdue, [there.id()]);

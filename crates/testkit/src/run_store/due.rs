@@ -7,7 +7,7 @@ use podium_domain::rating::Rating;
 use podium_domain::run::{Command, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids as _;
-use podium_ports::store::{ClaimRef, Due, ReadyTask};
+use podium_ports::store::{ClaimRef, Due, ReadyTask, RunFilter};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_spec_with_tools, a_tenant, plan_of};
@@ -221,7 +221,7 @@ pub(crate) async fn a_suspended_run_has_no_task_and_is_due_when_its_wait_ends(st
     assert_eq!(due(store, just_before(end)).await, Due::default());
     assert_eq!(due(store, end).await, Due { overdue: vec![run.id()], ..Due::default() });
     assert_eq!(store.load(run.id()).await.as_ref(), Some(&run.run));
-    let listed = store.first.list(&a_tenant(), None, 10).await.unwrap();
+    let listed = store.first.list(&a_tenant(), &RunFilter::default(), None, 10).await.unwrap();
     assert_eq!((listed[0].state.as_str(), listed[0].ended_at), ("suspended", None));
     assert_eq!(store.first.remove_ended(end.after(MINUTE), Duration::ZERO, 10).await.unwrap(), 0);
     let rating = Rating::new(1.0, None).unwrap();

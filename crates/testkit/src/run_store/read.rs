@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
-use podium_domain::ids::{ClaimId, StepIndex, WorkerId};
+use podium_domain::ids::{ClaimId, RunId, StepIndex, WorkerId};
 use podium_domain::money::Cost;
-use podium_domain::policy::FailedStep;
-use podium_domain::run::{AttemptError, Command, FinishReason, Saved, StepResult, TaskRef};
+use podium_domain::policy::{FailedStep, Tier};
+use podium_domain::run::{
+    AttemptError, Command, FinishReason, RunSpec, Saved, StateKind, StepResult, TaskRef,
+};
 use podium_domain::usage::{Spent, Usage};
 use podium_ports::clock::Ids;
-use podium_ports::store::{Lack, RunSums, ToLoad};
+use podium_ports::store::{Lack, RunFilter, RunSummary, RunSums, ToLoad};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant, plan_of};
@@ -108,13 +110,54 @@ pub(crate) async fn the_list_is_newest_first_and_comes_in_pages(store: &StoreFix
     made.reverse();
     let newest: Vec<_> = made.iter().map(Driven::id).collect();
     let page = async |before, limit| {
-        let page = store.first.list(&a_tenant(), before, limit).await.unwrap();
+        let page = store.first.list(&a_tenant(), &RunFilter::default(), before, limit).await.unwrap();
         page.into_iter().map(|summary| summary.id).collect::<Vec<_>>()
     };
     assert_eq!(page(None, 100).await, newest);
     assert_eq!(page(None, 2).await, newest[..2]);
     assert_eq!(page(Some(newest[1]), 2).await, newest[2..4]);
     assert_eq!(page(Some(newest[4]), 2).await, []);
+}
+
+pub(crate) async fn the_list_shows_the_runs_that_its_filter_names(store: &StoreFixture) {
+    let ids = SeededIds::new(1);
+    let at = |seconds: u64| a_spec().accepted_at.after(Duration::from_secs(seconds));
+    let mut made = Vec::new();
+    let models = ["podium-mini", "podium-mini@nano-1", "podium-ultra", "podium-ultra@mini", "podium-ultra"];
+    for (second, model) in (0..).zip(models) {
+        let spec = RunSpec { model: model.to_owned(), accepted_at: at(second), ..a_spec() };
+        let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
+        if second % 2 == 1 {
+            run.drive(&Command::Cancel);
+        }
+        store.must_create(run.commit()).await;
+        made.push(run.id());
+    }
+    let listed = async |filter: RunFilter, before: Option<RunId>, limit| {
+        let page = store.first.list(&a_tenant(), &filter, before, limit).await.unwrap();
+        let place = |summary: &RunSummary| made.iter().position(|id| *id == summary.id).unwrap();
+        page.iter().map(place).collect::<Vec<_>>()
+    };
+    let all = RunFilter::default;
+    let states = |states: &[StateKind]| RunFilter { states: states.to_vec(), ..all() };
+    assert_eq!(listed(states(&[StateKind::Active]), None, 9).await, [4, 2, 0]);
+    assert_eq!(listed(states(&[StateKind::Cancelled, StateKind::Failed]), None, 9).await, [3, 1]);
+    assert_eq!(listed(states(&[StateKind::Cancelled, StateKind::Active]), None, 9).await, [4, 3, 2, 1, 0]);
+    assert!(listed(states(&[StateKind::Suspended]), None, 9).await.is_empty());
+    assert_eq!(listed(RunFilter { tier: Some(Tier::Mini), ..all() }, None, 9).await, [1, 0]);
+    assert_eq!(listed(RunFilter { tier: Some(Tier::Ultra), ..all() }, None, 9).await, [4, 3, 2]);
+    let model = Some("podium-ultra".to_owned());
+    assert_eq!(listed(RunFilter { model, ..all() }, None, 9).await, [4, 2]);
+    let since = RunFilter { created_after: Some(at(1)), ..all() };
+    assert_eq!(listed(since.clone(), None, 9).await, [4, 3, 2, 1]);
+    assert_eq!(listed(since.clone(), Some(made[3]), 9).await, [2, 1]);
+    assert_eq!(listed(RunFilter { created_before: Some(at(3)), ..since.clone() }, None, 9).await, [2, 1]);
+    assert_eq!(listed(RunFilter { created_before: Some(at(3)), ..all() }, Some(made[4]), 1).await, [2]);
+    // Pages are filtered before they are cut.
+    let filter = RunFilter { states: vec![StateKind::Active], tier: Some(Tier::Ultra), ..since };
+    assert_eq!(listed(filter.clone(), None, 1).await, [4]);
+    assert_eq!(listed(filter.clone(), Some(made[4]), 1).await, [2]);
+    assert!(listed(filter, Some(made[2]), 1).await.is_empty());
 }
 
 pub(crate) async fn the_list_has_state_sums_and_end(store: &StoreFixture) {
@@ -125,7 +168,8 @@ pub(crate) async fn the_list_has_state_sums_and_end(store: &StoreFixture) {
     spec.request.conversation = conversation;
     let mut run = Driven::accept(ids.run_id(spec.accepted_at), spec);
     store.must_create(run.commit()).await;
-    let line = async || store.first.list(&a_tenant(), None, 1).await.unwrap().remove(0);
+    let line =
+        async || store.first.list(&a_tenant(), &RunFilter::default(), None, 1).await.unwrap().remove(0);
     let first = line().await;
     assert_eq!((first.id, &first.tenant), (run.id(), &run.run.spec().tenant));
     assert_eq!((first.model.as_str(), first.question.as_str()), ("podium-ultra", question));
@@ -152,7 +196,7 @@ pub(crate) async fn the_list_says_what_an_answer_lacks(store: &StoreFixture) {
     let ids = SeededIds::new(1);
     let listed = async |run: &mut Driven| {
         store.must_commit(run.commit()).await;
-        store.first.list(&a_tenant(), None, 1).await.unwrap().remove(0).sums.lack
+        store.first.list(&a_tenant(), &RunFilter::default(), None, 1).await.unwrap().remove(0).sums.lack
     };
     let mut degraded = going_on(store, &ids).await;
     for step in 0..2 {

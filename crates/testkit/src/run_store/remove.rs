@@ -10,7 +10,7 @@ use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Ids;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Appended, ClaimRef, Due, ReadyTask, Unwritten};
+use podium_ports::store::{Appended, ClaimRef, Due, ReadyTask, RunFilter, Unwritten};
 
 use super::StoreFixture;
 use crate::builders::{Driven, a_plan, a_result, a_spec, a_tenant};
@@ -63,7 +63,8 @@ pub(crate) async fn a_removed_run_leaves_nothing_and_no_other_is_touched(store: 
 
     assert_eq!(store.load(old.id()).await, None);
     assert_eq!(store.events(old.id()).await, []);
-    let listed = store.second.list(&a_tenant(), None, 100).await.expect("the store lists");
+    let listed =
+        store.second.list(&a_tenant(), &RunFilter::default(), None, 100).await.expect("the store lists");
     assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), [active.id(), other.id()]);
     let task = TaskRef::Step { round: 0, step: STEP };
     let hold = ClaimRef { run: old.id(), task, claim };
@@ -99,7 +100,7 @@ pub(crate) async fn removing_keeps_its_limit_and_takes_the_oldest(store: &StoreF
     }
     for (removed, left) in [(2, 3), (2, 1), (1, 0), (0, 0)] {
         assert_eq!(remove(store, END_OF_TIME, 2).await, removed);
-        let listed = store.first.list(&a_tenant(), None, 100).await.unwrap();
+        let listed = store.first.list(&a_tenant(), &RunFilter::default(), None, 100).await.unwrap();
         let newest = runs.iter().rev().take(left).map(Driven::id);
         assert_eq!(listed.iter().map(|line| line.id).collect::<Vec<_>>(), newest.collect::<Vec<_>>());
     }
@@ -130,7 +131,7 @@ pub(crate) async fn two_removers_share_the_work(store: &StoreFixture) {
     });
     let removed = join_all(removals).await;
     assert_eq!(removed.iter().sum::<u32>(), 40, "each is removed once: {removed:?}");
-    assert_eq!(store.first.list(&a_tenant(), None, 100).await.unwrap(), []);
+    assert_eq!(store.first.list(&a_tenant(), &RunFilter::default(), None, 100).await.unwrap(), []);
 }
 
 /// A result that is no longer needed arrives while the run is being removed.

@@ -9,8 +9,8 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunLog, RunStore, RunSummary, StoreError,
-    TaskBoard, ToLoad, Turn, Unwritten,
+    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 use crate::mutation::Mutation;
@@ -206,11 +206,12 @@ impl RunCatalog for SimStore {
     async fn list(
         &self,
         tenant: &TenantId,
+        filter: &RunFilter,
         before: Option<RunId>,
         limit: u32,
     ) -> Result<Vec<RunSummary>, StoreError> {
-        let tenant = tenant.clone();
-        self.ask(move |core| core.store.list(&tenant, before, limit)).await
+        let (tenant, filter) = (tenant.clone(), filter.clone());
+        self.ask(move |core| core.store.list(&tenant, &filter, before, limit)).await
     }
 
     async fn rate(
