@@ -271,6 +271,9 @@ pub struct Run {
     /// The time at which it fails unless it has ended or is suspended.
     deadline_at: Timestamp,
     suspended_at: Option<Timestamp>,
+    /// Whether it was suspended when it ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    ended_suspended: bool,
     /// The number of times that it continued after tool results.
     reply: u16,
     rounds: Vec<Round>,

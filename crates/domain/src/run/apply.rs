@@ -206,6 +206,7 @@ impl Run {
                     ended_at: None,
                     deadline_at: spec.deadline_at,
                     suspended_at: None,
+                    ended_suspended: false,
                     reply: 0,
                     rounds: vec![Round::opened(first.at, None)],
                     hold: spec.hold,
@@ -493,6 +494,7 @@ impl Run {
 
     fn fold_end(&mut self, state: RunState, at: Timestamp) -> Result<(), IllegalReason> {
         self.cancel_open_tasks(at)?;
+        self.ended_suspended = self.is_suspended();
         self.state = state;
         self.ended_at = Some(at);
         self.suspended_at = None;

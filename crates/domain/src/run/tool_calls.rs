@@ -77,10 +77,16 @@ impl Run {
         matches!(self.state, RunState::Failed { reason: FailReason::SuspensionExpired { .. } })
     }
 
-    /// The replies that ended with tool calls, from the first one. The last one has no results while the run waits for them, or if
-    /// they did not come in time.
+    /// Whether a client cancelled it while it waited for the results of its calls.
+    pub fn is_cancelled_with_calls(&self) -> bool {
+        self.state == RunState::Cancelled && self.ended_suspended
+    }
+
+    /// The replies that ended with tool calls, from the first one. The last one has no results while the run waits for them, if they
+    /// did not come in time, and if the run was cancelled meanwhile.
     pub fn replies_with_calls(&self) -> Vec<ReplyWithCalls> {
-        let count = self.reply + u16::from(self.is_suspended() || self.is_expired());
+        let is_open = self.is_suspended() || self.is_expired() || self.is_cancelled_with_calls();
+        let count = self.reply + u16::from(is_open);
         (0..count).map(|reply| self.reply_with_calls(reply)).collect()
     }
 

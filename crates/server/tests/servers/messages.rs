@@ -150,6 +150,29 @@ async fn the_reason_why_an_answer_ends_has_anthropics_name() {
 }
 
 #[tokio::test]
+async fn results_for_a_cancelled_run_begin_a_new_run() {
+    let server = TestServer::with_tools().await;
+    let call = ToolCall::new("v-1", "look", "{}");
+    let calls = Answer::text("I look.").call(call).finish(FinishReason::ToolCalls);
+    server.vendor.script("checker", [calls, Answer::text("It is blue.")]);
+    let mut body = asking();
+    body["tools"] = json!([{"name": "look", "input_schema": {"type": "object"}}]);
+    let first = server.send(MESSAGES, "", &body.to_string()).await;
+    let run = first.header("x-podium-run-id").unwrap().to_owned();
+    let cancelled = server.send(&format!("POST /v1/runs/{run}/cancel"), "", "").await.json();
+    assert_eq!(cancelled["state"], "cancelled");
+    let content = first.json()["content"].clone();
+    let id = content.as_array().unwrap().iter().find_map(|block| block.get("id")).unwrap().clone();
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": content}));
+    let result = json!({"type": "tool_result", "tool_use_id": id, "content": "blue"});
+    messages.push(json!({"role": "user", "content": [result]}));
+    let second = server.send(MESSAGES, "", &body.to_string()).await;
+    assert_eq!(second.json()["content"][0]["text"], "It is blue.", "{second:?}");
+    assert_ne!(second.header("x-podium-run-id"), Some(run.as_str()));
+}
+
+#[tokio::test]
 async fn a_tool_is_called_and_its_result_is_answered() {
     let server = TestServer::with_tools().await;
     let call = ToolCall::new("v-1", "look", r#"{"at":"sky"}"#);

@@ -77,6 +77,26 @@ async fn a_completion_with_results_continues_the_suspended_run() {
 }
 
 #[tokio::test]
+async fn results_for_a_cancelled_run_begin_a_new_run() {
+    let server = calling().await;
+    let mut messages = json!([{"role": "user", "content": "Which colour?"}]);
+    let reply = server.send(COMPLETIONS, "", &body(&messages, false)).await;
+    let id = run_of(&reply);
+    let cancelled = server.send(&format!("POST /v1/runs/{id}/cancel"), "", "").await.json();
+    assert_eq!(cancelled["state"], "cancelled");
+    let message = reply.json()["choices"][0]["message"].clone();
+    let call = message["tool_calls"][0]["id"].clone();
+    messages.as_array_mut().unwrap().push(message);
+    messages.as_array_mut().unwrap().push(json!({"role": "tool", "tool_call_id": call, "content": "blue"}));
+    let reply = server.send(COMPLETIONS, "", &body(&messages, false)).await;
+    assert_eq!((reply.status, run_of(&reply) == id), (200, false), "{reply:?}");
+    assert_eq!(reply.json()["choices"][0]["message"]["content"], "It is blue.");
+    let asked = server.vendor.calls_of("checker").pop().unwrap();
+    let result = asked.messages.iter().flat_map(|message| message.results()).next().unwrap();
+    assert_eq!((result.call_id.as_str(), result.output.as_str()), ("v-1", "blue"));
+}
+
+#[tokio::test]
 async fn submitted_results_continue_a_run_over_grpc() {
     let server = calling().await;
     let mut client = server.client().await;

@@ -1,6 +1,6 @@
 //! Conversations of the Responses API: items that a client stores, followed by the items of its responses.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use podium_domain::ids::RunId;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::input::{InputItem, item_of};
-use super::items::{ItemPage, NamedItem, items_of};
+use super::items::{ItemPage, NamedItem, items_of, items_of_cancelled};
 use super::record::Record;
 use super::request::metadata;
 use crate::field::{Field, missing, unknown};
@@ -60,6 +60,16 @@ enum Entry {
 pub struct ConversationItems {
     items: Vec<NamedItem>,
     forms: ToolForms,
+    /// The items of cancelled runs whose calls have no results yet, in the order of the conversation.
+    cancelled: Vec<CancelledItems>,
+}
+
+/// The items of a run that was cancelled while it waited for results.
+#[derive(Clone, Debug)]
+struct CancelledItems {
+    /// The number of items of the conversation before them.
+    at: usize,
+    items: Vec<NamedItem>,
 }
 
 /// The id of a conversation. `digits` are 32 hexadecimal digits.
@@ -204,12 +214,17 @@ impl ClientConversation {
                 }
                 Entry::Response { run, removed } => {
                     let Some(run) = runs.iter().find(|loaded| loaded.id() == *run) else { continue };
-                    let items = items_of(run).into_iter().filter(|item| !removed.contains(&item.id));
-                    all.items.extend(items);
+                    let is_kept = |item: &NamedItem| !removed.contains(&item.id);
+                    all.items.extend(items_of(run).into_iter().filter(is_kept));
+                    let items: Vec<_> = items_of_cancelled(run).into_iter().filter(is_kept).collect();
+                    if !items.is_empty() {
+                        all.cancelled.push(CancelledItems { at: all.items.len(), items });
+                    }
                     all.forms.add_missing(Record::of(run).tool_forms, |_| true);
                 }
             }
         }
+        all.add_answered(&[]);
         all.name_outputs();
         all
     }
@@ -273,7 +288,33 @@ impl ConversationItems {
         }
     }
 
-    pub(super) fn into_input(self) -> Vec<InputItem> {
+    /// Adds the items of cancelled runs for whose calls there are results, among its items or in the `input` after them.
+    fn add_answered(&mut self, input: &[InputItem]) {
+        let outputs = self.items.iter().map(|named| &named.item).chain(input).filter_map(|item| match item {
+            InputItem::Output(result) => Some(result.call_id.clone()),
+            _ => None,
+        });
+        let outputs: HashSet<_> = outputs.collect();
+        let is_answered = |named: &NamedItem| match &named.item {
+            InputItem::Call(call) => outputs.contains(&call.id),
+            _ => false,
+        };
+        let (mut left, mut added) = (Vec::new(), 0);
+        for CancelledItems { at, items } in std::mem::take(&mut self.cancelled) {
+            let at = at + added;
+            if items.iter().any(is_answered) {
+                added += items.len();
+                drop(self.items.splice(at..at, items));
+            } else {
+                left.push(CancelledItems { at, items });
+            }
+        }
+        self.cancelled = left;
+    }
+
+    /// Its items before the `input` of a request.
+    pub(super) fn before(mut self, input: &[InputItem]) -> Vec<InputItem> {
+        self.add_answered(input);
         self.items.into_iter().map(|named| named.item).collect()
     }
 }

@@ -326,8 +326,21 @@ impl NamedItem {
     }
 }
 
-/// The items of a run's complete responses, each with those of its input and then those of its output.
+/// The items of a run's responses in a conversation. A run that failed, or was cancelled, adds nothing: its calls would need results
+/// for ever. One whose results did not come in time keeps its calls, because its response was complete.
 pub(super) fn items_of(run: &Run) -> Vec<NamedItem> {
+    let is_complete = run.answer().is_some() || run.is_suspended() || run.is_expired();
+    if is_complete { items_with_calls(run) } else { Vec::new() }
+}
+
+/// The items of a run that was cancelled while it waited for results: a conversation has them once it has a result for one of its
+/// calls. Empty for other runs.
+pub(super) fn items_of_cancelled(run: &Run) -> Vec<NamedItem> {
+    if run.is_cancelled_with_calls() { items_with_calls(run) } else { Vec::new() }
+}
+
+/// The items of all replies that are complete.
+fn items_with_calls(run: &Run) -> Vec<NamedItem> {
     let record = Record::of(run);
     let mut outputs: Vec<_> = run
         .replies_with_calls()
@@ -349,8 +362,9 @@ pub(super) fn items_of(run: &Run) -> Vec<NamedItem> {
 
 /// The items of a run that a request may refer to: also those of an input without an answer.
 pub(super) fn known_items(run: &Run) -> Vec<NamedItem> {
-    let mut items = items_of(run);
-    if run.answer().is_none() && !run.is_suspended() && !run.is_expired() {
+    let mut items = items_with_calls(run);
+    let is_open = run.is_suspended() || run.is_expired() || run.is_cancelled_with_calls();
+    if run.answer().is_none() && !is_open {
         items.extend(input_items(run, &Record::of(run), run.reply()));
     }
     items

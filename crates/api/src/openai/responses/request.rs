@@ -190,8 +190,9 @@ impl ResponseRequest {
         items: Option<ConversationItems>,
     ) -> Result<NewRun, ApiError> {
         let Self { mut record, model, policy, answer_tokens_max, sampling, answer, tools, .. } = self;
-        let mut earlier = previous.map(history).transpose()?.unwrap_or_default();
-        earlier.extend(messages_of(items.map(ConversationItems::into_input).unwrap_or_default())?);
+        let mut earlier =
+            previous.map(|previous| history(previous, &self.input)).transpose()?.unwrap_or_default();
+        earlier.extend(messages_of(items.map(|items| items.before(&self.input)).unwrap_or_default())?);
         (record.has_instructions, record.earlier_messages) = (self.instructions.is_some(), earlier.len());
         let mut messages = Vec::new();
         messages.extend(self.instructions.map(|text| Message::new(Role::System, text)));
@@ -225,8 +226,9 @@ fn of_conversation(error: &ConversationError) -> ApiError {
     ApiError::on_field(ErrorCode::InvalidValue, "input", message)
 }
 
-/// The conversation of an earlier response, with its answer and without its instructions, which apply to one response only.
-fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
+/// The conversation of an earlier response, with its answer and without its instructions, which apply to one response only. If its
+/// run was cancelled while it waited for results, only an `input` with results of its calls may continue it.
+fn history(run: &Run, input: &[InputItem]) -> Result<Vec<Message>, ApiError> {
     let id = ResponseId::of(run);
     let refuse = |problem: &str| {
         let message = format!("response `{id}` {problem}, so it cannot be continued");
@@ -236,6 +238,7 @@ fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
         RunState::Succeeded { .. } | RunState::Suspended => {}
         RunState::Active => return refuse("is not complete"),
         RunState::Failed { .. } => return refuse("failed"),
+        RunState::Cancelled if answers_calls(run, input) => {}
         RunState::Cancelled => return refuse("was cancelled"),
     }
     let answered = |text: &str, calls: Vec<ToolCall>| {
@@ -250,6 +253,17 @@ fn history(run: &Run) -> Result<Vec<Message>, ApiError> {
     }
     messages.extend(run.answer().map(|answer| as_clients_send_it(&answered(answer, run.tool_calls()))));
     Ok(messages)
+}
+
+/// Whether `input` has results of the calls that a cancelled run waited for.
+fn answers_calls(run: &Run, input: &[InputItem]) -> bool {
+    let replies = run.replies_with_calls();
+    let Some(last) = replies.last().filter(|_| run.is_cancelled_with_calls()) else { return false };
+    let is_result = |item: &InputItem| match item {
+        InputItem::Output(result) => last.calls.iter().any(|call| call.id == result.call_id),
+        _ => false,
+    };
+    input.iter().any(is_result)
 }
 
 /// The message without the workers' reasoning and seals. The engine adds them again, as for messages that a client sends.

@@ -1,7 +1,9 @@
 //! Conversations, and removed responses.
 
 use podium_api::openai::ResponseWriter;
+use podium_domain::content::ToolCall;
 use podium_ports::server::ServerLimits;
+use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Gate};
 use serde_json::{Value, json};
 
@@ -130,6 +132,67 @@ async fn a_conversation_has_one_response_at_a_time() {
     let third = ask(&server, json!({"conversation": id})).await.json();
     assert_eq!(third["status"], "completed", "{third}");
     assert_eq!(texts(&items(&server, &id).await), ["why?", "fine"], "the cancelled response left nothing");
+}
+
+/// A response of a conversation whose worker calls `look`, and whose run is cancelled.
+async fn cancelled_with_call(server: &TestServer, id: &str) -> Value {
+    let call = ToolCall::new("v-1", "look", "{}");
+    server.vendor.otherwise(Answer::text("").call(call).finish(FinishReason::ToolCalls));
+    let made = ask(server, json!({"conversation": id, "tools": look()})).await.json();
+    let run = made["id"].as_str().unwrap().trim_start_matches("resp_").to_owned();
+    assert_eq!(
+        server.send(&format!("POST /v1/runs/{run}/cancel"), "", "").await.json()["state"],
+        "cancelled"
+    );
+    server.vendor.otherwise(Answer::text("It is blue."));
+    made
+}
+
+fn look() -> Value {
+    json!([{"type": "function", "name": "look", "parameters": {"type": "object"}}])
+}
+
+#[tokio::test]
+async fn a_conversation_continues_after_a_cancelled_call() {
+    let server = TestServer::with_tools().await;
+    let id = made(&server, &json!({})).await["id"].as_str().unwrap().to_owned();
+    let cancelled = cancelled_with_call(&server, &id).await;
+    assert!(items(&server, &id).await.is_empty());
+    let output = json!([{"type": "function_call_output", "call_id": cancelled["output"][0]["call_id"], "output": "blue"}]);
+    let next = ask(&server, json!({"conversation": id, "input": output, "tools": look()})).await.json();
+    assert_eq!(next["output"][0]["content"][0]["text"], "It is blue.", "{next}");
+    let kinds =
+        async || items(&server, &id).await.iter().map(|item| item["type"].clone()).collect::<Vec<_>>();
+    assert_eq!(kinds().await, ["message", "function_call", "function_call_output", "message"]);
+    let last = ask(&server, json!({"conversation": id, "input": "sure?", "tools": look()})).await.json();
+    assert_eq!(last["status"], "completed", "{last}");
+
+    // A question instead of the results leaves the cancelled calls out.
+    let other = made(&server, &json!({})).await["id"].as_str().unwrap().to_owned();
+    cancelled_with_call(&server, &other).await;
+    let asked = ask(&server, json!({"conversation": other, "input": "never mind", "tools": look()})).await;
+    assert_eq!(asked.json()["status"], "completed", "{asked:?}");
+    assert_eq!(texts(&items(&server, &other).await), ["never mind", "It is blue."]);
+}
+
+#[tokio::test]
+async fn a_run_that_failed_after_its_results_leaves_no_calls_in_its_conversation() {
+    let server = TestServer::with_tools().await;
+    let id = made(&server, &json!({})).await["id"].as_str().unwrap().to_owned();
+    let call = ToolCall::new("v-1", "look", "{}");
+    server.vendor.otherwise(Answer::text("").call(call).finish(FinishReason::ToolCalls));
+    let first = ask(&server, json!({"conversation": id, "tools": look()})).await.json();
+    server.vendor.otherwise(Answer::blank().wait(&Gate::closed()));
+    let output =
+        json!([{"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "blue"}]);
+    let change = json!({"conversation": id, "input": output, "tools": look(), "background": true});
+    let second = ask(&server, change).await.json();
+    let cancel = format!("POST /v1/responses/{}/cancel", second["id"].as_str().unwrap());
+    assert_eq!(server.send(&cancel, "", "").await.json()["status"], "cancelled");
+    server.vendor.otherwise(Answer::text("fine"));
+    let third = ask(&server, json!({"conversation": id, "input": "again", "tools": look()})).await;
+    assert_eq!(third.json()["status"], "completed", "{third:?}");
+    assert_eq!(texts(&items(&server, &id).await), ["again", "fine"]);
 }
 
 #[tokio::test]

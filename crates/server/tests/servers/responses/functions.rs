@@ -99,3 +99,29 @@ async fn a_call_without_output_cannot_be_continued() {
     let reply = ask(&server, json!({"previous_response_id": made["id"]})).await;
     assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("input")));
 }
+
+#[tokio::test]
+async fn outputs_for_a_cancelled_run_begin_a_new_run() {
+    let server = calling().await;
+    let made = ask(&server, json!({"tools": tools()})).await.json();
+    let run = made["id"].as_str().unwrap().trim_start_matches("resp_").to_owned();
+    let cancelled = server.send(&format!("POST /v1/runs/{run}/cancel"), "", "").await.json();
+    assert_eq!(cancelled["state"], "cancelled");
+    server.vendor.otherwise(Answer::text("It is blue."));
+    let refused = ask(&server, json!({"previous_response_id": made["id"], "tools": tools()})).await;
+    assert_eq!(refused.json()["error"]["param"], "previous_response_id", "{refused:?}");
+    let by_id = json!({"previous_response_id": made["id"], "input": outputs(&made), "tools": tools()});
+    let mut repeated = vec![json!({"role": "user", "content": "why?"})];
+    repeated.extend(made["output"].as_array().unwrap().iter().cloned());
+    repeated.extend(outputs(&made));
+    for change in [by_id, json!({"input": repeated, "store": false, "tools": tools()})] {
+        let next = ask(&server, change).await.json();
+        check_response(&next);
+        assert_eq!(next["output"][0]["content"][0]["text"], "It is blue.", "{next}");
+        assert!(!next["id"].as_str().unwrap().contains(&run), "{next}");
+        let asked = server.vendor.calls_of("checker").pop().unwrap();
+        let given: Vec<_> = asked.messages.iter().flat_map(|message| message.results()).collect();
+        let given: Vec<_> = given.iter().map(|result| result.output.as_str()).collect();
+        assert_eq!(given, ["blue", "calm"]);
+    }
+}
