@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::content::Attachment;
+use crate::conversation::Message;
 use crate::ids::WorkerId;
 use crate::policy::{Policy, WorkersAllowed};
 use crate::pool::{Feature, Pool};
 use crate::request::RunRequest;
+use crate::run::Run;
 
 /// The feature that an error names if a worker does not support blank stop sequences.
 pub const BLANK_STOP: &str = "stop that is nothing but blanks";
@@ -71,6 +73,36 @@ pub fn narrowed(policy: Policy, pool: &Pool, request: &RunRequest) -> Result<Pol
     }
 }
 
+/// Checks that each step that waits for `results` can get the images and PDFs among them: from its own worker, or from one that may
+/// replace it. The workers were chosen before the results came.
+pub fn takes_results(run: &Run, pool: &Pool, results: &[Message]) -> Result<(), NoneTakes> {
+    for (step, given) in run.steps_given(results) {
+        let needs: BTreeSet<_> =
+            given.iter().flat_map(Message::attachments).map(Attachment::feature).collect();
+        let Some(own) = run.worker_of(step.into()).and_then(|worker| pool.worker(worker)) else { continue };
+        let mut workers = vec![own];
+        if run.can_fall_back(step.into()) {
+            let policy = &run.spec().request.policy;
+            workers.extend(pool.fallbacks_of(own).into_iter().filter(|other| policy.allows(&other.id)));
+        }
+        let (mut lacks, mut last) = (Vec::new(), None);
+        for worker in workers {
+            // Its transcript has calls of tools.
+            let mut needs = needs.iter().copied().chain([Feature::Tools]);
+            let Some(feature) = needs.find(|feature| !worker.takes(*feature)) else {
+                (lacks, last) = (Vec::new(), None);
+                break;
+            };
+            last = Some(feature);
+            lacks.push((worker.id.clone(), feature.as_str()));
+        }
+        if let Some(feature) = last.filter(|_| !needs.is_empty()) {
+            return Err(NoneTakes { feature, lacks });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -78,7 +110,7 @@ mod tests {
     use super::*;
     use crate::answer::AnswerForm;
     use crate::content::{Image, Part, Pdf, PdfSource, ToolCall, ToolResult};
-    use crate::conversation::{Conversation, Message, Role};
+    use crate::conversation::{Conversation, Role};
     use crate::policy::{Effort, Tier};
     use crate::stops::Stops;
     use crate::tools::{CallsAtOnce, Tool, ToolChoice, ToolUse};

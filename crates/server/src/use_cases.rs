@@ -3,6 +3,7 @@
 use podium_api::{ApiError, ErrorCode, ModelName, NewRun};
 use podium_domain::conversation::Message;
 use podium_domain::ids::{RunId, TenantId};
+use podium_domain::required_features::takes_results;
 use podium_domain::policy::Policy;
 use podium_domain::rating::Rating;
 use podium_domain::request::RunRequest;
@@ -149,6 +150,8 @@ pub(crate) async fn give_results(
     results: Message,
 ) -> Result<Run, ApiError> {
     let run = load(engine, tenant, id).await?;
+    takes_results(&run, engine.pool(), std::slice::from_ref(&results))
+        .map_err(|none| ApiError::on_field(ErrorCode::NoWorkerAllowed, "results", none.to_string()))?;
     let given = engine.give_results(id, vec![results.clone()]).await;
     given.map_err(|e| results_error(&run, &results, &e))
 }

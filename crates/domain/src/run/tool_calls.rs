@@ -33,6 +33,15 @@ impl Run {
         Some(Cow::Owned(ToolUse { choice: ToolChoice::None, ..tools.clone() }))
     }
 
+    /// The steps that wait for `results`, each with those that it would get.
+    pub fn steps_given(&self, results: &[Message]) -> Vec<(StepRef, Vec<Message>)> {
+        let given = self.calling().filter_map(|(step, found)| {
+            let turn = found.turns.last()?;
+            Some((step, turn.own_results(self.id, step, results)))
+        });
+        given.collect()
+    }
+
     pub(super) fn may_call(&self, step: StepRef) -> bool {
         self.tools_of(step).is_some_and(|tools| tools.may_call())
     }

@@ -1,5 +1,6 @@
 //! The workers that may replace a step's own worker.
 
+use podium_domain::content::Attachment;
 use podium_domain::conversation::Message;
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{Feature, Pool, Worker};
@@ -31,10 +32,15 @@ pub(super) fn candidates<'p>(pool: &'p Pool, call: &'p StepCall) -> impl Iterato
 pub(super) fn can_take(worker: &Worker, request: &ChatRequest) -> bool {
     let takes_form = request.answer.feature().is_none_or(|feature| worker.takes(feature));
     let ends = request.stops.is_empty() || worker.takes(Feature::Stop);
-    let mut attachments = request.messages.iter().flat_map(Message::attachments);
-    let reads = attachments.all(|attachment| worker.takes(attachment.feature()));
+    let reads = unread(worker, request).is_none();
     let calls = !uses_tools(request) || worker.takes(Feature::Tools);
     fits(worker, request) && takes_form && ends && reads && calls
+}
+
+/// The kind of image or PDF of the request that the worker does not read, if there is one.
+fn unread(worker: &Worker, request: &ChatRequest) -> Option<Feature> {
+    let attachments = request.messages.iter().flat_map(Message::attachments);
+    attachments.map(Attachment::feature).find(|feature| !worker.takes(*feature))
 }
 
 /// Whether the worker must be able to call tools, or to read earlier calls.
@@ -43,16 +49,20 @@ fn uses_tools(request: &ChatRequest) -> bool {
 }
 
 /// Whether the prompt fits the worker's context, by an estimate of its tokens.
-pub(super) fn fits(worker: &Worker, request: &ChatRequest) -> bool {
+fn fits(worker: &Worker, request: &ChatRequest) -> bool {
     prompt_tokens(request) < u64::from(worker.context_tokens)
 }
 
-/// The error of a step whose prompt fits none of the workers that it may go to.
-pub(super) fn too_long(call: &StepCall) -> String {
-    let (id, tokens) = (&call.worker.id, prompt_tokens(&call.request));
-    let tokens_max = call.worker.context_tokens;
-    format!(
-        "{CONTEXT_EXCEEDED}: the prompt has about {tokens} tokens, and the context of worker `{id}` has {tokens_max}; \
-         no other worker that the policy allows takes it"
-    )
+/// Why the step's own worker cannot take the prompt, if it cannot: the outputs that it sees are too long, or a result of its tool
+/// calls has an image or a PDF. Its worker was chosen before.
+pub(super) fn obstacle(call: &StepCall) -> Option<String> {
+    let id = &call.worker.id;
+    if !fits(&call.worker, &call.request) {
+        let (tokens, tokens_max) = (prompt_tokens(&call.request), call.worker.context_tokens);
+        return Some(format!(
+            "{CONTEXT_EXCEEDED}: the prompt has about {tokens} tokens, and the context of worker `{id}` has {tokens_max}"
+        ));
+    }
+    let feature = unread(&call.worker, &call.request)?;
+    Some(format!("worker `{id}` does not take {}, which the prompt has", feature.as_str()))
 }

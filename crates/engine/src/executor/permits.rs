@@ -87,11 +87,11 @@ impl Permits {
 
     /// A permit for the step's worker, or, if that one is unavailable, for the first fallback that grants one.
     pub(super) async fn place(&self, call: StepCall) -> Result<Placed, Unplaced> {
-        if !fallback::fits(&call.worker, &call.request) {
+        if let Some(message) = fallback::obstacle(&call) {
             let has_fallback = call.run.can_fall_back(call.task())
                 && fallback::candidates(self.context.pool(), &call).next().is_some();
-            let message = fallback::too_long(&call);
             if !has_fallback {
+                let message = format!("{message}; no other worker that the policy allows takes it");
                 return Err(Unplaced::Never(message));
             }
             return self

@@ -5,6 +5,7 @@ use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::money::Cost;
 use podium_domain::plan::PlanDraft;
 use podium_domain::prompt::whole_question_subtask;
+use podium_domain::required_features::takes_results;
 use podium_domain::run::{Command, PlanResult, Planned, Run};
 use podium_domain::tool_loop::{earlier_run, restored, results_at_end, waiting_worker, worker_of_last_calls};
 use podium_domain::usage::Usage;
@@ -70,6 +71,11 @@ async fn resumed(context: &Context, run: &Run, submit: &Submit) -> Result<Option
     let Some(results) = results_at_end(&request.conversation).filter(|_| is_same) else { return Ok(None) };
     if let Some(reply) = run.reply_to(results) {
         return Ok(Some(reply));
+    }
+    // A new run has workers that read the results, or is refused with the reason.
+    if let Err(none) = takes_results(run, context.pool(), results) {
+        debug!(run = %run.id(), %none, "tool results that no worker of their run reads begin a new run");
+        return Ok(None);
     }
     let give = Command::GiveResults { results: results.to_vec() };
     match context.commands().send(run.id(), give).await {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use podium_domain::content::{Part, Reasoning, Seal, ToolCall};
-use podium_domain::conversation::Conversation;
+use podium_domain::content::{Image, Part, Pdf, PdfSource, Reasoning, Seal, ToolCall, ToolResult};
+use podium_domain::conversation::{Conversation, Message};
 use podium_domain::ids::{RunId, WorkerId};
 use podium_domain::plan::Plan;
-use podium_domain::policy::{Effort, Policy, Tier};
+use podium_domain::policy::{Effort, Policy, PoolRule, Tier};
+use podium_domain::pool::{Feature, Pool};
 use podium_domain::run::{FinishReason, Run, RunState};
 use podium_domain::tools::{CallsAtOnce, ToolChoice};
-use podium_engine::{AnswerPart, Submit, Submitted};
+use podium_engine::{AnswerPart, Submit, SubmitError, Submitted};
 use podium_testkit::{Answer, Gate, plan_of};
 
 use crate::house::{House, quick, request, with, within};
@@ -203,4 +204,91 @@ async fn a_suspended_run_expires_by_its_policy_and_late_results_begin_a_new_run(
     let submitted = house.engine.submit(continuing(policy, answered(&first))).await.unwrap();
     assert!(matches!(submitted, Submitted::New(_)));
     assert_eq!(reply(&house, submitted.run_id(), 0).await.2.answer(), Some("a draft"));
+}
+
+/// A run whose step by `careful` waits for the results of two calls. `readers` are the workers that read PDFs and images.
+async fn waiting_for_files(readers: &[&str], policy: Policy) -> (House, Run) {
+    let head = "schema = 1\nname = \"files\"\nversion = \"1\"\n\
+                vendors = [{ id = \"v\", api = \"openai-chat\", base_url = \"http://127.0.0.1:1/v1\" }]\n";
+    let workers = ["quick", "careful", "checker"].map(|id| {
+        let more = if readers.contains(&id) { ", \"image\", \"pdf\"" } else { "" };
+        format!(
+            "[[workers]]\nid = \"{id}\"\nvendor = \"v\"\nmodel = \"m\"\ndescription = \"d\"\nfeatures = [\"tools\"]\n\
+             modalities = [\"text\"{more}]\ncontext_tokens = 32768\n\
+             usd_per_million_tokens = {{ input = 1.0, output = 1.0 }}\n"
+        )
+    });
+    let pool = Pool::parse(&format!("{head}{}", workers.concat())).unwrap();
+    let house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(plan_of(&[("careful", "Look.", &[])]));
+    let house = house.beside(quick(), 8, |parts| parts.pool = Arc::new(pool));
+    house.vendor.otherwise(Answer::text("It is blue."));
+    house.vendor.script("careful", [calling_as("careful")]);
+    let house = house.at_work();
+    let id = begun(&house, policy).await;
+    let (_, _, first) = reply(&house, id, 0).await;
+    (house, first)
+}
+
+/// The conversation with the results of all calls; the first result has this attachment.
+fn answered_with(run: &Run, attach: impl Fn(&mut ToolResult)) -> Conversation {
+    let mut messages = answered(run).messages().to_vec();
+    let last = messages.last_mut().unwrap();
+    let Some(Part::ToolResult(result)) = last.parts.first_mut() else { panic!("{last:?}") };
+    attach(result);
+    Conversation::new(messages).unwrap()
+}
+
+fn with_pdf(result: &mut ToolResult) {
+    result.pdfs.push(Pdf { name: None, source: PdfSource::Data("JVBERi0=".to_owned()) });
+}
+
+fn with_image(result: &mut ToolResult) {
+    result.images.push(Image::Url("https://example.org/a.png".to_owned()));
+}
+
+#[tokio::test]
+async fn a_result_with_a_file_moves_its_step_to_a_worker_that_reads_it() {
+    for attach in [with_pdf, with_image] {
+        let (house, first) = waiting_for_files(&["checker"], policy()).await;
+        let continued = continuing(policy(), answered_with(&first, attach));
+        let submitted = house.engine.submit(continued).await.unwrap();
+        assert_eq!(submitted.run_id(), first.id());
+        let (_, _, second) = reply(&house, first.id(), 1).await;
+        assert_eq!(second.answer(), Some("It is blue."), "{:?}", second.state());
+        assert_eq!((house.vendor.calls_of("careful").len(), second.fallbacks()), (1, 1));
+        let asked = house.vendor.calls_of("checker").pop().unwrap();
+        assert_eq!(asked.messages.iter().flat_map(Message::attachments).count(), 1);
+        assert!(house.vendor.calls_of("quick").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_result_with_a_file_stays_with_a_worker_that_reads_it() {
+    let (house, first) = waiting_for_files(&["careful", "checker"], policy()).await;
+    house.engine.submit(continuing(policy(), answered_with(&first, with_pdf))).await.unwrap();
+    let (_, _, second) = reply(&house, first.id(), 1).await;
+    assert_eq!((second.answer(), second.fallbacks()), (Some("It is blue."), 0));
+}
+
+#[tokio::test]
+async fn a_result_with_a_file_that_no_worker_reads_is_refused_by_name() {
+    let (house, first) = waiting_for_files(&[], policy()).await;
+    let refused =
+        house.engine.submit(continuing(policy(), answered_with(&first, with_pdf))).await.unwrap_err();
+    assert!(matches!(&refused, SubmitError::NoneTakes(none) if none.feature == Feature::Pdf), "{refused}");
+    // The run still waits, so a result without the file continues it.
+    let submitted = house.engine.submit(continuing(policy(), answered(&first))).await.unwrap();
+    assert_eq!(submitted, Submitted::Continued { run: first.id(), reply: 1 });
+}
+
+#[tokio::test]
+async fn a_result_with_a_file_begins_a_new_run_if_its_step_may_not_move() {
+    let fixed = Policy { fallback: PoolRule::None, ..policy() };
+    let (house, first) = waiting_for_files(&["checker"], fixed.clone()).await;
+    house.conductor.otherwise(plan_of(&[("checker", "Look.", &[])]));
+    let submitted = house.engine.submit(continuing(fixed, answered_with(&first, with_pdf))).await.unwrap();
+    assert_ne!(submitted.run_id(), first.id());
+    let (_, _, second) = reply(&house, submitted.run_id(), 0).await;
+    assert_eq!(second.answer(), Some("It is blue."));
 }

@@ -130,6 +130,11 @@ async fn submitted_results_continue_a_run_over_grpc() {
         assert_eq!(refused.code(), Code::InvalidArgument);
         assert!(refused.message().contains(&format!("missing: `{call}`")), "{}", refused.message());
     }
+    let mut seen = results(&[&call]);
+    let url = "https://example.org/a.png".to_owned();
+    seen.results[0].images = vec![v1::Image { image: Some(v1::image::Image::Url(url)) }];
+    let refused = client.submit_tool_results(seen).await.unwrap_err();
+    assert!(refused.message().contains("worker `checker` does not take image"), "{}", refused.message());
     let continued = client.submit_tool_results(results(&[&call])).await.unwrap().into_inner().run.unwrap();
     assert_eq!(continued.state(), v1::RunState::Active);
     while let Some(update) = updates.message().await.unwrap() {
