@@ -28,6 +28,11 @@ fn parse(body: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(body).map_err(|e| invalid(format!("the body is not valid JSON: {e}")))
 }
 
+/// Whether a text of JSON has at most [`VALUES_MAX`] values.
+pub(crate) fn has_few_values(text: &str) -> bool {
+    !has_more_values(text.as_bytes(), VALUES_MAX)
+}
+
 /// Whether a body has more than `max` values. Counts the characters that begin or separate values, so it may be wrong by the
 /// depth of the body, and for text that is not JSON.
 fn has_more_values(body: &[u8], max: usize) -> bool {

@@ -20,8 +20,8 @@ pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
 pub(crate) use responses::{COMPACTION_PARAMETERS, RESPONSE_PARAMETERS};
 pub use responses::{
-    ClientConversation, ConversationItems, ItemOrder, ItemPage, ResponseId, ResponseRequest, ResponseStream,
-    ResponseWriter, SealError, TurnKey, compacted, conversation_id, error_event, is_conversation_id,
-    removed_response, unknown_conversation, with_response_names,
+    ClientConversation, ConversationItems, ItemOrder, ItemPage, RegisteredInput, ResponseId, ResponseRequest,
+    ResponseStream, ResponseWriter, SealError, SocketRequest, TurnKey, compacted, conversation_id,
+    error_event, is_conversation_id, removed_response, unknown_conversation, with_response_names,
 };
 pub use run::run_body;

@@ -135,7 +135,7 @@ pub(super) struct UsageBody {
     pub(super) completion_tokens_details: CompletionDetails,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
 pub(super) struct PromptDetails {
     cached_tokens: u64,
@@ -148,7 +148,7 @@ pub(super) struct PromptDetails {
     step_cache_input_tokens: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are those on the wire")]
 pub(super) struct CompletionDetails {
     reasoning_tokens: u64,

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podium_domain::answer::AnswerForm;
+use podium_domain::policy::Effort;
 use podium_domain::run::{FinishReason, Run, RunState};
+use podium_domain::sampling::Sampling;
 use podium_domain::tools::{CallsAtOnce, ToolUse};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -96,6 +98,86 @@ pub(super) struct Body<'a> {
     metadata: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     podium: Option<PodiumBody<'a>>,
+}
+
+/// The parameters of a request that its response repeats, except those of the record.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) model: &'a str,
+    pub(super) effort: Effort,
+    pub(super) answer_tokens_max: Option<u32>,
+    pub(super) sampling: Sampling,
+    pub(super) answer: &'a AnswerForm,
+    pub(super) tools: Option<&'a ToolUse>,
+}
+
+impl<'a> Body<'a> {
+    /// A completed response without output, instructions and usage.
+    fn of(id: ResponseId, created_at: u64, record: &'a Record, asked: Asked<'a>) -> Self {
+        Self {
+            id: id.to_string(),
+            object: "response",
+            created_at,
+            completed_at: None,
+            conversation: record.conversation.as_deref().map(|id| ConversationBody { id }),
+            status: Status::Completed,
+            background: record.background,
+            error: None,
+            incomplete_details: None,
+            instructions: None,
+            max_output_tokens: asked.answer_tokens_max,
+            max_tool_calls: record.max_tool_calls,
+            model: asked.model,
+            output: Vec::new(),
+            parallel_tool_calls: may_call_several(asked.tools, record),
+            previous_response_id: None,
+            prompt_cache_key: record.prompt_cache_key.as_deref(),
+            prompt_cache_retention: record.prompt_cache_retention.as_deref(),
+            reasoning: Reasoning { effort: asked.effort.as_str(), summary: record.summary.as_deref() },
+            safety_identifier: record.safety_identifier.as_deref(),
+            service_tier: "default",
+            store: record.is_stored,
+            // Without a value, each worker has its own default. The API has no word for that, and 1 is its default.
+            temperature: asked.sampling.temperature.unwrap_or(1.0),
+            text: Text {
+                format: Format::of(asked.answer),
+                verbosity: record.verbosity.as_deref().unwrap_or("medium"),
+            },
+            tool_choice: tool_choice(asked.tools, &record.tool_forms),
+            tools: tools_of(asked.tools, &record.tool_forms),
+            top_logprobs: 0,
+            top_p: asked.sampling.top_p.unwrap_or(1.0),
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            truncation: record.truncation.as_deref().unwrap_or("disabled"),
+            usage: None,
+            user: record.user.as_deref(),
+            metadata: &record.metadata,
+            podium: None,
+        }
+    }
+
+    /// The response to a request whose input was only registered, at its beginning or at its end.
+    pub(super) fn of_registered(
+        id: ResponseId,
+        created_at: u64,
+        moment: Moment,
+        instructions: Option<&'a str>,
+        record: &'a Record,
+        asked: Asked<'a>,
+    ) -> Self {
+        let is_complete = moment == Moment::Now;
+        Self {
+            completed_at: is_complete.then_some(created_at),
+            status: if is_complete { Status::Completed } else { Status::InProgress },
+            instructions,
+            previous_response_id: record.previous().map(|id| id.to_string()),
+            // No process can read it later.
+            store: false,
+            usage: is_complete.then(ResponseUsage::default),
+            ..Self::of(id, created_at, record, asked)
+        }
+    }
 }
 
 /// The object `podium` of a response.
@@ -216,6 +298,14 @@ impl ResponseWriter {
     pub(super) fn body<'a>(&'a self, run: &'a Run, moment: Moment) -> Body<'a> {
         let (record, spec) = (&self.record, run.spec());
         let request = &spec.request;
+        let asked = Asked {
+            model: &spec.model,
+            effort: request.policy.effort,
+            answer_tokens_max: request.answer_tokens_max,
+            sampling: request.sampling,
+            answer: &request.answer,
+            tools: request.tools.as_ref(),
+        };
         let status = self.status(run, moment);
         let is_shown = moment == Moment::Now;
         let instructions = request.conversation.messages().first().filter(|_| record.has_instructions);
@@ -225,50 +315,18 @@ impl ResponseWriter {
         // After tool calls, a response continues the one that made them.
         let previous = id.before().or_else(|| record.previous());
         Body {
-            id: id.to_string(),
-            object: "response",
-            created_at: unix_seconds(spec.accepted_at),
             completed_at: end.map(unix_seconds),
-            conversation: record.conversation.as_deref().map(|id| ConversationBody { id }),
             status,
-            background: record.background,
             error: if is_shown { error(run) } else { None },
             incomplete_details: (status == Status::Incomplete)
                 .then_some(IncompleteDetails { reason: "max_output_tokens" }),
             instructions: instructions.map(|message| message.text.as_str()),
-            max_output_tokens: request.answer_tokens_max,
-            max_tool_calls: record.max_tool_calls,
-            model: &spec.model,
             output: if is_shown { self.output(run) } else { Vec::new() },
-            parallel_tool_calls: may_call_several(request.tools.as_ref(), record),
             previous_response_id: previous.map(|id| id.to_string()),
-            prompt_cache_key: record.prompt_cache_key.as_deref(),
-            prompt_cache_retention: record.prompt_cache_retention.as_deref(),
-            reasoning: Reasoning {
-                effort: request.policy.effort.as_str(),
-                summary: record.summary.as_deref(),
-            },
-            safety_identifier: record.safety_identifier.as_deref(),
-            service_tier: "default",
-            store: record.is_stored,
-            // Without a value, each worker has its own default. The API has no word for that, and 1 is its default.
-            temperature: request.sampling.temperature.unwrap_or(1.0),
-            text: Text {
-                format: Format::of(&request.answer),
-                verbosity: record.verbosity.as_deref().unwrap_or("medium"),
-            },
-            tool_choice: tool_choice(request.tools.as_ref(), &record.tool_forms),
-            tools: tools_of(request.tools.as_ref(), &record.tool_forms),
-            top_logprobs: 0,
-            top_p: request.sampling.top_p.unwrap_or(1.0),
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            truncation: record.truncation.as_deref().unwrap_or("disabled"),
             usage: ended.then(|| ResponseUsage::of(run)),
-            user: record.user.as_deref(),
-            metadata: &record.metadata,
             podium: ended
                 .then(|| PodiumBody { run: RunBody::of(run), tools_left_out: record.tool_forms.left_out() }),
+            ..Body::of(id, unix_seconds(spec.accepted_at), record, asked)
         }
     }
 

@@ -13,6 +13,7 @@ mod items;
 mod parameters;
 mod pieces;
 mod record;
+mod registered;
 mod request;
 mod sealed;
 mod stream;
@@ -27,6 +28,7 @@ pub use conversation::{
 pub use id::ResponseId;
 pub use items::{ItemOrder, ItemPage};
 pub(crate) use parameters::PARAMETERS as RESPONSE_PARAMETERS;
+pub use registered::{RegisteredInput, SocketRequest};
 pub(crate) use request::COMPACTION_PARAMETERS;
 pub use request::{ResponseRequest, with_response_names};
 pub use sealed::{SealError, TurnKey};

@@ -15,6 +15,7 @@ use podium_domain::sampling::{Sampling, TEMPERATURE_MAX, TOP_P_MAX};
 use podium_domain::tools::ToolUse;
 use serde_json::{Map, Value};
 
+use super::body::{Asked, Body, Moment};
 use super::compaction;
 use super::conversation::ConversationItems;
 use super::id::ResponseId;
@@ -76,19 +77,7 @@ impl ResponseRequest {
         Self::of(&json::parse_object(body)?)
     }
 
-    /// Parses a message of a WebSocket: `response.create` with the parameters of a request, which is streamed.
-    pub fn parse_message(message: &[u8]) -> Result<Self, ApiError> {
-        let mut body = json::parse_object(message)?;
-        match body.remove("type") {
-            Some(Value::String(kind)) if kind == "response.create" => {}
-            Some(kind) => return Err(Field::new("type", &kind).must_be("`response.create`")),
-            None => return Err(missing("type")),
-        }
-        body.insert("stream".to_owned(), Value::Bool(true));
-        Self::of(&body)
-    }
-
-    fn of(body: &Map<String, Value>) -> Result<Self, ApiError> {
+    pub(super) fn of(body: &Map<String, Value>) -> Result<Self, ApiError> {
         let mut draft = Draft::new();
         for (name, value) in body {
             let rule = rule(name).ok_or_else(|| unknown(name))?;
@@ -121,6 +110,30 @@ impl ResponseRequest {
         request.policy.tier = Tier::Mini;
         request.input.push(InputItem::Message(compaction::task()));
         Ok(request)
+    }
+
+    /// The model.
+    pub(super) const fn model(&self) -> &ModelName {
+        &self.model
+    }
+
+    /// The response to the request if its input is only registered. `model` is the name of its model.
+    pub(super) fn registered<'a>(
+        &'a self,
+        id: ResponseId,
+        created_at: u64,
+        moment: Moment,
+        model: &'a str,
+    ) -> Body<'a> {
+        let asked = Asked {
+            model,
+            effort: self.policy.effort,
+            answer_tokens_max: self.answer_tokens_max,
+            sampling: self.sampling,
+            answer: &self.answer,
+            tools: self.tools.as_ref(),
+        };
+        Body::of_registered(id, created_at, moment, self.instructions.as_deref(), &self.record, asked)
     }
 
     /// Whether the run goes on without its client, which asks for the response later.

@@ -429,6 +429,12 @@ fn content_of<'a>(text: &'a str, refusal: Option<&'a str>) -> Content<'a> {
     }
 }
 
+/// An event with a response of which no run exists.
+pub(super) fn response_event(name: &'static str, sequence_number: u64, response: Body<'_>) -> StreamEvent {
+    let fields = OfResponse { response };
+    StreamEvent::named(name, text_of(&Numbered { r#type: name, sequence_number, fields }))
+}
+
 /// The event for an error before any other event.
 pub fn error_event(error: &ApiError) -> StreamEvent {
     numbered_error(error, 0)

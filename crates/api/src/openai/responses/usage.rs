@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::openai::response::{CompletionDetails, PromptDetails, UsageBody};
 
 /// Totals include planning; the `orchestration` fields hold its share.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct ResponseUsage {
     input_tokens: u64,
     input_tokens_details: PromptDetails,

@@ -10,8 +10,10 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
-use podium_api::openai::{ResponseId, ResponseRequest, error_event, with_response_names};
+use podium_api::openai::{RegisteredInput, ResponseId, SocketRequest, error_event, with_response_names};
 use podium_api::{ApiError, ErrorCode, StreamEvent};
+use podium_domain::ids::RunId;
+use podium_domain::run::Run;
 use podium_engine::Submitted;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,9 +23,11 @@ use crate::connections::{Occupied, Unread};
 use crate::error_mapping;
 use crate::http::answer::{Streaming, run_of, streaming, submitted};
 use crate::http::disconnect::accept;
+use crate::http::layers::random_id;
 use crate::http::reply::Refusal;
 use crate::http::request_checks::authorization;
 use crate::http::{BODY_BYTES_MAX, ServerState};
+use crate::use_cases;
 
 /// A silent client is pinged this often.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -50,7 +54,8 @@ pub(in crate::http) async fn connect(
     let authorization = authorization(&headers).map(Cow::into_owned);
     let upgrade = upgrade.max_message_size(BODY_BYTES_MAX).max_frame_size(BODY_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| {
-        let session = Session { state, caller, authorization, unread, occupied, socket, last: None };
+        let session =
+            Session { state, caller, authorization, unread, occupied, socket, last: None, registered: None };
         left.track_future(session.serve())
     }))
 }
@@ -65,6 +70,15 @@ struct Session {
     socket: WebSocket,
     /// The last response of this connection. It may be continued here although it was not stored.
     last: Option<ResponseId>,
+    /// The input of the last request, if it was only registered.
+    registered: Option<Box<RegisteredInput>>,
+}
+
+/// What a request begins.
+enum Begun {
+    Response(Box<Streaming<ResponseFormat>>),
+    /// Its input is kept for the next request.
+    Registered(Box<RegisteredInput>),
 }
 
 /// The client is gone, or the connection must end.
@@ -109,12 +123,24 @@ impl Session {
     async fn respond(&mut self, text: &str) -> Result<(), Gone> {
         let _busy = self.occupied.busy();
         self.check_caller().await?;
-        let Self { state, caller, unread, last, .. } = self;
-        match begin(state, caller, unread, *last, text).await {
-            Ok(streaming) => self.send_all(streaming).await,
+        let Self { state, caller, unread, last, registered, .. } = self;
+        match begin(state, caller, unread, *last, registered.as_deref(), text).await {
+            Ok(Begun::Response(streaming)) => {
+                self.registered = None;
+                self.send_all(*streaming).await
+            }
+            // The response before it may still be continued: the registered input may continue it.
+            Ok(Begun::Registered(input)) => {
+                let events = input.events();
+                self.registered = Some(input);
+                for event in events {
+                    self.send(event).await?;
+                }
+                Ok(())
+            }
             Err(error) => {
                 // The next request must not continue a response by accident.
-                self.last = None;
+                (self.last, self.registered) = (None, None);
                 self.send(error_event(&with_response_names(error))).await
             }
         }
@@ -178,15 +204,23 @@ impl Session {
     }
 }
 
-/// Makes the run of a request. `last` may be continued although it was not stored.
+/// Makes the run of a request, or registers its input. `last` may be continued although it was not stored, and so may `registered`.
 async fn begin(
     state: &ServerState,
     caller: &Caller,
     unread: &Unread,
     last: Option<ResponseId>,
+    registered: Option<&RegisteredInput>,
     text: &str,
-) -> Result<Streaming<ResponseFormat>, ApiError> {
-    let request = ResponseRequest::parse_message(text.as_bytes())?;
+) -> Result<Begun, ApiError> {
+    let now_seconds = state.auth.now().unix_ms() / 1000;
+    let request = match SocketRequest::parse(text.as_bytes(), registered, random_run_id()?, now_seconds)? {
+        SocketRequest::Create(request) => *request,
+        SocketRequest::Register(input) => {
+            use_cases::check_model(&state.engine, input.model())?;
+            return Ok(Begun::Registered(input));
+        }
+    };
     let is_background = request.is_background();
     let open = state.streams.begin(&caller.tenant)?;
     let key = key_for(state, request.needs_key()).await?;
@@ -194,7 +228,13 @@ async fn begin(
     let accepting = submitted(state.clone(), caller.clone(), asked);
     let (submitted, guard) = accept(state, is_background, accepting, Submitted::run_id).await?;
     let run = run_of(state, &caller.tenant, submitted).await?;
-    streaming(state, run, guard, open, unread, |run| ResponseFormat::of(run, key, None)).await
+    let format = |run: &Run| ResponseFormat::of(run, key, None);
+    streaming(state, run, guard, open, unread, format).await.map(Box::new).map(Begun::Response)
+}
+
+/// The id of a response without a run. It is random, so no run has it.
+fn random_run_id() -> Result<RunId, ApiError> {
+    random_id().parse::<RunId>().map_err(|e| error_mapping::defect(&e))
 }
 
 /// The text of a message; none for a ping or its answer.

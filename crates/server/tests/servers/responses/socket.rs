@@ -140,6 +140,67 @@ async fn an_unstored_response_is_continued_on_its_own_socket_only() {
 }
 
 #[tokio::test]
+async fn an_input_that_is_only_registered_is_part_of_the_next_request() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut socket = Socket::open(&server).await;
+    let context = json!([{"type": "message", "role": "developer", "content": "Answer in English."}]);
+    let register = json!({"generate": false, "store": false, "instructions": "be brief", "input": context});
+    socket.ask(register.clone()).await;
+    let events = socket.all().await;
+    let names: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(names, ["response.created", "response.completed"]);
+    let registered = &events[1]["response"];
+    check_response(registered);
+    assert_eq!((&registered["output"], &registered["usage"]["total_tokens"]), (&json!([]), &json!(0)));
+    assert!(server.vendor.calls().is_empty(), "no worker is called");
+    assert_eq!(server.send("GET /v1/runs", "", "").await.json()["data"], json!([]));
+    let id = registered["id"].as_str().unwrap();
+    assert_eq!(server.send(&format!("GET /v1/responses/{id}"), "", "").await.status, 404);
+
+    let question = json!([{"type": "message", "role": "user", "content": "why?"}]);
+    let follow =
+        json!({"store": false, "instructions": "be brief", "previous_response_id": id, "input": question});
+    let answered = socket.response(follow.clone()).await;
+    assert_eq!(answered["previous_response_id"], Value::Null);
+    let run = server.ended(answered["id"].as_str().unwrap()[5..].parse().unwrap()).await;
+    let heard: Vec<_> = run.spec().request.conversation.messages().iter().map(|m| m.text.as_str()).collect();
+    assert_eq!(heard, ["be brief", "Answer in English.", "why?"]);
+    assert_eq!(socket.error(follow).await, "previous_response_not_found", "it is continued once");
+
+    // It may continue a response, and be continued by another input that is only registered.
+    let first = socket.response(json!({"store": false})).await;
+    let mut last = first["id"].clone();
+    for input in [json!([]), json!("again?")] {
+        let change = json!({"generate": false, "store": false, "previous_response_id": last, "input": input});
+        last = socket.response(change).await["id"].clone();
+    }
+    let follow = json!({"store": false, "previous_response_id": last, "input": []});
+    let answered = socket.response(follow).await;
+    assert_eq!(answered["previous_response_id"], first["id"]);
+    let run = server.ended(answered["id"].as_str().unwrap()[5..].parse().unwrap()).await;
+    let heard: Vec<_> = run.spec().request.conversation.messages().iter().map(|m| m.text.as_str()).collect();
+    assert_eq!(heard, ["why?", "blue light scatters", "again?"]);
+}
+
+#[tokio::test]
+async fn an_invalid_registration_is_rejected_by_name() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut socket = Socket::open(&server).await;
+    for (change, param) in [
+        (json!({"generate": "no"}), "generate"),
+        (json!({"generate": false, "input": 7}), "input"),
+        (json!({"generate": false, "model": "podium-ultra@other"}), "model"),
+        (json!({"generate": false, "background": true}), "background"),
+    ] {
+        socket.ask(change).await;
+        assert_eq!(socket.event().await["error"]["param"], param);
+    }
+    let reply =
+        server.send("POST /v1/responses", "", r#"{"model": "podium-mini", "input": "a", "generate": true}"#);
+    assert_eq!(reply.await.json()["error"]["param"], "generate");
+}
+
+#[tokio::test]
 async fn an_invalid_message_gets_an_error_and_ends_nothing() {
     let server = TestServer::open(ServerLimits::default()).await;
     let mut socket = Socket::open(&server).await;
