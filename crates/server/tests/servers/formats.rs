@@ -1,5 +1,6 @@
 //! The format of refusals, missing steps, lists of runs, and errors of gRPC's transport.
 
+use podium_domain::usage::Usage;
 use podium_ports::server::ServerLimits;
 use podium_ports::vendor::FinishReason;
 use podium_testkit::{Answer, Fault, Planning, plan_of};
@@ -124,6 +125,72 @@ async fn a_tenant_lists_its_own_runs_in_pages() {
         let refused = list(query, &acme).await;
         assert_eq!(refused["error"]["param"], param, "{refused}");
     }
+}
+
+#[tokio::test]
+async fn tokens_that_vendors_wrote_to_their_caches_are_in_each_usage() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let usage = Usage {
+        prompt_tokens: 100,
+        cached_tokens: 20,
+        cache_write_tokens: 30,
+        completion_tokens: 5,
+        reasoning_tokens: 0,
+    };
+    server.vendor.otherwise(Answer::text("blue").usage(Some(usage)));
+    let chat = server.send(COMPLETIONS, "", &question("why?", false)).await.json();
+    let details = &chat["usage"]["prompt_tokens_details"];
+    assert_eq!(
+        (&details["cached_tokens"], &details["cache_write_tokens"]),
+        (&json!(20), &json!(30)),
+        "{chat}"
+    );
+    let body = json!({"model": "podium-ultra", "input": "why?"});
+    let response = server.send("POST /v1/responses", "", &body.to_string()).await.json();
+    let details = &response["usage"]["input_tokens_details"];
+    assert_eq!(
+        (&details["cached_tokens"], &details["cache_write_tokens"]),
+        (&json!(20), &json!(30)),
+        "{response}"
+    );
+    let messages = json!([{"role": "user", "content": "why?"}]);
+    let body = json!({"model": "podium-ultra", "max_tokens": 9, "messages": messages});
+    let message = server.send("POST /v1/messages", "", &body.to_string()).await.json();
+    let usage = &message["usage"];
+    assert_eq!(
+        (&usage["cache_read_input_tokens"], &usage["cache_creation_input_tokens"]),
+        (&json!(20), &json!(30)),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_list_of_runs_is_filtered() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut made = Vec::new();
+    for model in ["podium-mini", "podium-ultra"] {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "why?"}]});
+        let reply = server.send(COMPLETIONS, "", &body.to_string()).await;
+        made.push(reply.header("x-podium-run-id").unwrap().to_owned());
+    }
+    let list = async |query: &str| server.send(&format!("GET /v1/runs?{query}"), "", "").await.json();
+    let all = list("").await;
+    let created = all["data"][1]["created"].as_u64().unwrap();
+    for (query, shown) in [
+        ("tier=mini".to_owned(), &made[..1]),
+        ("model=podium-ultra".to_owned(), &made[1..]),
+        ("model=podium%2Dultra&state=succeeded&state=active".to_owned(), &made[1..]),
+        ("model=podium-ultra%40demo".to_owned(), &made[..0]),
+        ("state=failed".to_owned(), &made[..0]),
+        (format!("tier=mini&created_after={created}"), &made[..1]),
+        (format!("created_before={created}"), &made[..0]),
+        (format!("tier=mini&after={}", made[0]), &made[..0]),
+    ] {
+        let list = list(&query).await;
+        let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|run| &run["id"]).collect();
+        assert_eq!(ids, shown.iter().collect::<Vec<_>>(), "{query}: {list}");
+    }
+    assert_eq!(list("state=done").await["error"]["param"], "state");
 }
 
 #[tokio::test]
