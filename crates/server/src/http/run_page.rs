@@ -12,7 +12,7 @@ use super::request_checks::shown;
 
 const PAGE_SIZE_DEFAULT: u32 = 20;
 const PAGE_SIZE_MAX: u32 = 200;
-/// What a time must be.
+/// The form of a time, for errors.
 const SECONDS: &str = "a time in whole seconds since the Unix epoch";
 
 /// The requested page of the list.

@@ -2,6 +2,7 @@
 
 use podium_api::v1;
 use podium_domain::content::ToolCall;
+use podium_domain::conversation::Message;
 use podium_domain::run::FinishReason;
 use podium_testkit::Answer;
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ async fn results_for_a_cancelled_run_begin_a_new_run() {
     assert_eq!((reply.status, run_of(&reply) == id), (200, false), "{reply:?}");
     assert_eq!(reply.json()["choices"][0]["message"]["content"], "It is blue.");
     let asked = server.vendor.calls_of("checker").pop().unwrap();
-    let result = asked.messages.iter().flat_map(|message| message.results()).next().unwrap();
+    let result = asked.messages.iter().flat_map(Message::results).next().unwrap();
     assert_eq!((result.call_id.as_str(), result.output.as_str()), ("v-1", "blue"));
 }
 

@@ -57,6 +57,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         is_empty,
         "Podium drops no part of a conversation; leave it out",
     ),
+    Parameter::unsupported("image", is_empty, "Podium makes no images; leave it out"),
+    Parameter::unsupported("access_programs", is_empty, "Podium has no access programs; leave it out"),
     Parameter::unsupported("moderation", |_| false, "Podium moderates nothing; leave it out"),
 ];
 

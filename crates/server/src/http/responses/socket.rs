@@ -74,7 +74,7 @@ struct Session {
     registered: Option<Box<RegisteredInput>>,
 }
 
-/// What a request begins.
+/// The outcome of a valid request.
 enum Begun {
     Response(Box<Streaming<ResponseFormat>>),
     /// Its input is kept for the next request.

@@ -1,6 +1,7 @@
 //! Function calls of responses, and their outputs.
 
 use podium_domain::content::ToolCall;
+use podium_domain::conversation::Message;
 use podium_ports::vendor::FinishReason;
 use podium_testkit::Answer;
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ async fn outputs_for_a_cancelled_run_begin_a_new_run() {
         assert_eq!(next["output"][0]["content"][0]["text"], "It is blue.", "{next}");
         assert!(!next["id"].as_str().unwrap().contains(&run), "{next}");
         let asked = server.vendor.calls_of("checker").pop().unwrap();
-        let given: Vec<_> = asked.messages.iter().flat_map(|message| message.results()).collect();
+        let given: Vec<_> = asked.messages.iter().flat_map(Message::results).collect();
         let given: Vec<_> = given.iter().map(|result| result.output.as_str()).collect();
         assert_eq!(given, ["blue", "calm"]);
     }

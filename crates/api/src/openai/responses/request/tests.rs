@@ -231,6 +231,8 @@ fn unsupported_parameters_are_rejected_by_name() {
         ("frequency_penalty", json!(0.5), "frequency_penalty"),
         ("prompt", json!({"id": "p"}), "prompt"),
         ("context_management", json!([{"type": "compaction"}]), "context_management"),
+        ("image", json!({"detail": "high"}), "image"),
+        ("access_programs", json!({"bio": "x"}), "access_programs"),
         ("input", json!([{"type": "computer_call"}]), "input[0].type"),
         (
             "input",
