@@ -11,7 +11,7 @@ from helm_python.chart import Chart
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "k8s" / "podium"
 # Each set of values but the first is added to minimal-values.yaml.
-SETS = ["minimal", "ha", "gpu", "external-tls", "mtls", "argocd", "openshift", "cells"]
+SETS = ["minimal", "ha", "gpu", "external-tls", "mtls", "tls", "argocd", "openshift", "cells"]
 KUBE_VERSIONS = [f"1.{minor}" for minor in range(28, 37)]
 
 

@@ -130,6 +130,54 @@ def test_the_grace_period_covers_pre_stop_and_drain():
     assert "drain_ms = 300000\n" in found.get("ConfigMap", "r-podium-gateway")["data"]["podium.toml"]
 
 
+def test_the_grace_period_covers_the_drain_delay():
+    found = render_set("tls", gateway={"drainSeconds": 100, "preStopSeconds": 10})
+    assert deployment(found, "r-podium-gateway")["terminationGracePeriodSeconds"] == 117
+
+
+def test_gateways_with_tls_are_probed_without_it():
+    for name in ("minimal", "tls"):
+        container = deployment(render_set(name), "r-podium-gateway")["containers"][0]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"]["port"] == "health"
+        assert {"name": "health", "containerPort": 8084} in container["ports"]
+
+
+@pytest.mark.parametrize(("name", "http", "grpc"), [("minimal", "http", "kubernetes.io/h2c"), ("tls", "https", "https")])
+def test_services_name_the_protocol_of_gateways(name, http, grpc):
+    for service in ("r-podium-gateway", "r-podium-gateway-headless"):
+        ports = render_set(name).get("Service", service)["spec"]["ports"]
+        assert [each["appProtocol"] for each in ports] == [http, grpc]
+
+
+def test_a_certificate_of_cert_manager_names_the_services():
+    found = render_set("tls")
+    certificate = found.get("Certificate", "r-podium-gateway-tls")["spec"]
+    names = {"r-podium-gateway", "r-podium-gateway.ns", "r-podium-gateway.ns.svc", "r-podium-gateway-headless.ns.svc"}
+    assert names | {"podium.example.com"} <= set(certificate["dnsNames"])
+    volume = next(each for each in deployment(found, "r-podium-gateway")["volumes"] if each["name"] == "tls")
+    secrets = [source["secret"]["name"] for source in volume["projected"]["sources"] if "secret" in source]
+    assert secrets == [certificate["secretName"]]
+    assert "tls" not in {each["name"] for each in deployment(found, "r-podium-executor")["volumes"]}
+
+
+def test_a_secret_with_a_certificate_needs_no_cert_manager():
+    tls = {"secret": "company-tls", "certManager": None, "clientAuthority": {"configMap": ""}}
+    found = render_set("tls", gateway={"tls": tls})
+    assert found.of_kind("Certificate") == []
+    settings = found.get("ConfigMap", "r-podium-gateway")["data"]["podium.toml"]
+    assert 'tls_certificate = "/etc/podium/tls/tls.crt"' in settings and "tls_client" not in settings
+    assert "company-tls" in str(deployment(found, "r-podium-gateway")["volumes"])
+
+
+def test_helm_test_asks_where_no_certificate_is_needed():
+    assert "-gateway-headless/8084" in str(render_set("tls").get("Pod", "r-podium-test-ready"))
+    rules = render_set("tls").get("NetworkPolicy", "r-podium-gateway")["spec"]["ingress"]
+    labels = render_set("tls").get("Pod", "r-podium-test-ready")["metadata"]["labels"]
+    allowed = [rule["from"][0]["podSelector"]["matchLabels"] for rule in rules if {"protocol": "TCP", "port": 8084} in rule["ports"]]
+    assert len(allowed) == 1 and allowed[0].items() <= labels.items()
+
+
 def test_a_planner_may_take_as_long_as_its_model_needs():
     found = render_set("minimal", planner={"modelLoadSeconds": 3601})
     pod = deployment(found, "r-podium-planner-cpu")

@@ -17,8 +17,9 @@ BINARIES = os.environ.get("PODIUM_BINARIES")
 # The chart derives these from other values.
 DERIVED = {
     "allow_remote", "cell", "cells", "conductor", "conductor_next", "conductor_next_share", "drain_ms", "grpc_listen", "keys_required",
-    "listen", "metrics_listen", "nats", "nats_credentials", "nats_nkey", "nats_password", "nats_token", "pool", "postgres",
+    "health_listen", "listen", "metrics_listen", "nats", "nats_credentials", "nats_nkey", "nats_password", "nats_token", "pool", "postgres",
     "postgres_migrate", "postgres_password", "redis", "redis_limits", "redis_password",
+    "tls_certificate", "tls_client_root_certificates", "tls_key",
 } | {f"{server}_{key}" for server in ("postgres", "nats", "redis") for key in ("root_certificates", "client_certificate", "client_key")}
 
 

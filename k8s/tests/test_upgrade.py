@@ -34,7 +34,8 @@ def previous(tmp_path_factory) -> Path:
     return kept[0]
 
 
-@pytest.mark.parametrize("name", SETS)
+# The previous chart has no gateway.tls.
+@pytest.mark.parametrize("name", [name for name in SETS if name != "tls"])
 def test_an_upgrade_breaks_nothing(name, previous):
     assert breaks(render(values_of(name), previous).objects, render(values_of(name)).objects) == []
 

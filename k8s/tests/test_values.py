@@ -45,6 +45,16 @@ REFUSED = {
         {"cell": {"all": [{"number": 0, "http": ["http://h:1"], "grpc": ["http://h:2"]}], "tenants": {"acme": 7}}},
         "cell.tenants.acme is cell 7",
     ),
+    "two certificates of gateways": (
+        {"gateway": {"tls": {"secret": "s", "certManager": {"issuerRef": {"name": "i"}}}}}, "gateway.tls has a secret and certManager"
+    ),
+    "two authorities of clients": (
+        {"gateway": {"tls": {"secret": "s", "clientAuthority": {"secret": "a", "configMap": "b"}}}},
+        "gateway.tls.clientAuthority names a Secret and a ConfigMap",
+    ),
+    "authority of clients without a certificate": (
+        {"gateway": {"tls": {"clientAuthority": {"secret": "a"}}}}, "set gateway.tls.secret or gateway.tls.certManager"
+    ),
     "ingress without a host": ({"gateway": {"ingress": {"enabled": True}}}, "gateway.ingress.host is missing"),
     "route without a gateway": ({"gateway": {"route": {"enabled": True}}}, "gateway.route.parentRefs is missing"),
     "unknown key": ({"gateway": {"replicaCount": 3}}, "additional properties 'replicaCount' not allowed"),

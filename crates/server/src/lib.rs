@@ -23,6 +23,7 @@ use tenant_streams::TenantStreams;
 
 pub use auth::{ApiKey, Authenticator, Caller, sums};
 pub use cells::{CellRouter, ConnectorError};
+pub use connections::{ServerTls, TlsError};
 pub use error_mapping::watch_error;
 pub use grpc::{GrpcError, Runs};
 pub use listeners::{ListenError, Listeners, ServerError, Servers};
@@ -44,6 +45,8 @@ struct Backend {
 /// The stages of stopping the servers.
 #[derive(Clone, Debug, Default)]
 struct Closing {
+    /// Report that the servers are not ready.
+    leaving: CancellationToken,
     /// Accept no new connections; finish the requests under way.
     stopping: CancellationToken,
     /// End the requests under way.

@@ -5,17 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use futures::FutureExt as _;
 use podium_engine::Engine;
 use podium_ports::objects::Objects;
-use podium_ports::server::ServerLimits;
+use podium_ports::server::{ServerLimits, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use crate::auth::Authenticator;
 use crate::cells::CellRouter;
-use crate::connections::{Connections, Protocol};
+use crate::connections::{Connections, Protocol, ServerTls, TlsError};
 use crate::grpc::GrpcError;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, grpc, http};
@@ -27,7 +29,16 @@ const CUT_WAIT: Duration = Duration::from_secs(1);
 pub struct Listeners {
     http: TcpListener,
     grpc: TcpListener,
+    health: Option<Health>,
     cells: Option<CellRouter>,
+    tls: Option<ServerTls>,
+}
+
+/// The listener for probes.
+struct Health {
+    listener: TcpListener,
+    /// Further routes.
+    routes: Router,
 }
 
 /// A server cannot listen.
@@ -36,7 +47,7 @@ pub struct Listeners {
 pub struct ListenError {
     /// The address.
     pub address: SocketAddr,
-    /// The protocol: HTTP or gRPC.
+    /// The protocol: HTTP, gRPC or health.
     pub protocol: &'static str,
     /// The I/O error.
     #[source]
@@ -57,7 +68,8 @@ pub enum ServerError {
 impl Listeners {
     /// Binds both ports, so that a port in use is found before anything else starts.
     pub async fn bind(http: SocketAddr, grpc: SocketAddr) -> Result<Self, ListenError> {
-        Ok(Self { http: bind(http, "HTTP").await?, grpc: bind(grpc, "gRPC").await?, cells: None })
+        let (http, grpc) = (bind(http, "HTTP").await?, bind(grpc, "gRPC").await?);
+        Ok(Self { http, grpc, health: None, cells: None, tls: None })
     }
 
     /// The addresses of the HTTP and the gRPC server.
@@ -65,10 +77,27 @@ impl Listeners {
         Ok((self.http.local_addr()?, self.grpc.local_addr()?))
     }
 
-    /// Forwards requests of other cells to gateways there.
+    /// Binds a further port if an address is given: without TLS, for `/healthz`, `/readyz` and these routes. It answers until the servers have closed.
+    pub async fn with_health(self, address: Option<SocketAddr>, routes: Router) -> Result<Self, ListenError> {
+        let Some(address) = address else { return Ok(self) };
+        let health = Health { listener: bind(address, "health").await?, routes };
+        Ok(Self { health: Some(health), ..self })
+    }
+
+    /// The address of the further port, if there is one.
+    pub fn health_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.health.as_ref().map(|health| health.listener.local_addr()).transpose()
+    }
+
+    /// Requires TLS of the clients of both servers if there are files for it.
+    pub fn with_tls(self, files: Option<TlsFiles>) -> Result<Self, TlsError> {
+        Ok(Self { tls: files.map(ServerTls::load).transpose()?, ..self })
+    }
+
+    /// Forwards requests of other cells to gateways there, if there are other cells.
     #[must_use]
-    pub fn in_cells(self, cells: CellRouter) -> Self {
-        Self { cells: Some(cells), ..self }
+    pub fn in_cells(self, cells: Option<CellRouter>) -> Self {
+        Self { cells, ..self }
     }
 
     /// Starts both servers. `started` is in seconds since the Unix epoch.
@@ -85,17 +114,25 @@ impl Listeners {
         let streams = TenantStreams::new(limits.tenant_streams_max);
         let (engine, auth) = (engine.clone(), auth.clone());
         let backend = Backend { engine, auth, objects, streams, cells: self.cells };
-        let http = http::router(backend.clone(), &limits, started, closing.clone());
-        let connections = Connections::new(limits);
+        let (http, health) = http::routers(backend.clone(), &limits, started, closing.clone());
+        let mut probes = JoinSet::new();
+        if let Some(Health { listener, routes }) = self.health {
+            probes.spawn(axum::serve(listener, health.merge(routes)).into_future());
+        }
+        let tls = self.tls.map(Arc::new);
+        if let Some(tls) = &tls {
+            probes.spawn(Arc::clone(tls).follow(closing.stopping.clone()).map(Ok));
+        }
+        let connections = Connections::new(limits, tls);
         let stopping = closing.stopping.clone();
         let http = Arc::clone(&connections).serve(self.http, http, Protocol::Http, stopping.clone());
         tasks.spawn(async move {
             http.await;
             Ok(())
         });
-        let grpc = grpc::serve(self.grpc, connections, backend, stopping);
+        let grpc = grpc::serve(self.grpc, connections, backend, closing.clone());
         tasks.spawn(async move { grpc.await.map_err(ServerError::from) });
-        Servers { tasks, closing }
+        Servers { tasks, _probes: probes, closing }
     }
 }
 
@@ -106,6 +143,8 @@ async fn bind(address: SocketAddr, protocol: &'static str) -> Result<TcpListener
 /// Both running servers.
 pub struct Servers {
     tasks: JoinSet<Result<(), ServerError>>,
+    /// They end with the servers.
+    _probes: JoinSet<io::Result<()>>,
     closing: Closing,
 }
 
@@ -118,8 +157,11 @@ impl Servers {
         }
     }
 
-    /// Accepts no new requests and waits for those under way. Cuts the rest after `drain`.
-    pub async fn close(mut self, drain: Duration) {
+    /// Reports that the servers are not ready, and goes on for `delay`, so that load balancers send no more requests. Then accepts
+    /// no new requests and waits for those under way. Cuts the rest after `drain`.
+    pub async fn close(mut self, delay: Duration, drain: Duration) {
+        self.closing.leaving.cancel();
+        sleep_until(Instant::now() + delay).await;
         self.closing.stopping.cancel();
         let mut all_closed = async || while self.tasks.join_next().await.is_some() {};
         if timeout(drain, all_closed()).await.is_err() {

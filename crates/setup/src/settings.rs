@@ -17,6 +17,7 @@ mod reference;
 mod secret;
 mod sources;
 pub mod step_cache;
+pub mod tls;
 pub mod values;
 
 use std::fmt;

@@ -64,6 +64,14 @@ pub enum MetricsPage {
 }
 
 impl MetricsPage {
+    /// Binds a separate listener for the page, if an address is given. Otherwise the caller shows it at `health`, if that is given.
+    pub async fn of(listen: Option<SocketAddr>, health: Option<SocketAddr>) -> Result<Self, TelemetryError> {
+        match (Self::bind(listen).await?, health) {
+            (Self::Disabled, Some(_)) => Ok(Self::ByCaller),
+            (page, _) => Ok(page),
+        }
+    }
+
     /// Binds a separate listener for the page, if an address is given.
     pub async fn bind(listen: Option<SocketAddr>) -> Result<Self, TelemetryError> {
         let Some(address) = listen else { return Ok(Self::Disabled) };

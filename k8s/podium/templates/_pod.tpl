@@ -56,6 +56,30 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- end -}}
 
+{{/* A projected volume with the gateways' own certificate, or nothing. */}}
+{{- define "podium.tlsVolume" -}}
+{{- $tls := .Values.gateway.tls -}}
+{{- with include "podium.tlsSecret" . -}}
+{{- $pair := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
+{{- $sources := list (dict "secret" (dict "name" . "items" $pair)) -}}
+{{- with $tls.clientAuthority -}}
+{{- $items := list (dict "key" .key "path" "ca.crt") -}}
+{{- if .secret }}{{ $sources = append $sources (dict "secret" (dict "name" .secret "items" $items)) }}{{ end -}}
+{{- if .configMap }}{{ $sources = append $sources (dict "configMap" (dict "name" .configMap "items" $items)) }}{{ end -}}
+{{- end -}}
+{{- toYaml (list (dict "name" "tls" "projected" (dict "defaultMode" 288 "sources" $sources))) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the gateways' certificate; empty without TLS. */}}
+{{- define "podium.tlsSecret" -}}
+{{- if .Values.gateway.tls.certManager -}}
+{{- printf "%s-gateway-tls" (include "podium.fullname" .) -}}
+{{- else -}}
+{{- .Values.gateway.tls.secret -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The Secret with this client's certificate for a server. */}}
 {{- define "podium.clientSecret" -}}
 {{- $certificate := (index .root.Values .name).clientCertificate -}}
@@ -104,6 +128,11 @@ capabilities: {drop: [ALL]}
 - name: cells
   configMap: {name: {{ $fullname }}-files, items: [{key: cells.toml, path: cells.toml}]}
 {{- end }}
+{{- if eq .component "gateway" }}
+{{- with include "podium.tlsVolume" .root }}
+{{ . }}
+{{- end }}
+{{- end }}
 {{- include "podium.bundleVolumes" . }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
@@ -129,6 +158,9 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- if and (eq .component "gateway") $values.cell.all }}
 - {name: cells, mountPath: /etc/podium/cells, readOnly: true}
+{{- end }}
+{{- if and (eq .component "gateway") (include "podium.tlsSecret" .root) }}
+- {name: tls, mountPath: /etc/podium/tls, readOnly: true}
 {{- end }}
 {{- include "podium.bundleMounts" . }}
 {{- with .values.extraVolumeMounts }}
@@ -164,17 +196,17 @@ capabilities: {drop: [ALL]}
 {{- $isPlanner := eq .component "planner" -}}
 {{- $budget := ternary (int (default 0 .values.modelLoadSeconds)) 120 $isPlanner -}}
 startupProbe:
-  httpGet: {path: {{ ternary "/readyz" "/healthz" $isPlanner }}, port: {{ ternary "http" "health" (eq .component "gateway") }}}
+  httpGet: {path: {{ ternary "/readyz" "/healthz" $isPlanner }}, port: health}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: {{ div (add $budget 4) 5 }}
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ ternary "http" "health" (eq .component "gateway") }}}
+  httpGet: {path: /readyz, port: health}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ ternary "http" "health" (eq .component "gateway") }}}
+  httpGet: {path: /healthz, port: health}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
@@ -221,7 +253,8 @@ enableServiceLinks: false
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{- include "podium.podSecurity" .root | nindent 2 }}
-terminationGracePeriodSeconds: {{ add (int (default 0 .values.preStopSeconds)) (int .values.drainSeconds) 5 }}
+{{- $delay := int (default 0 .values.settings.drain_delay_ms) }}
+terminationGracePeriodSeconds: {{ add (int (default 0 .values.preStopSeconds)) (div (add $delay 999) 1000) (int .values.drainSeconds) 5 }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -250,6 +283,7 @@ containers:
   - {name: http, containerPort: 8080}
   - {name: grpc, containerPort: 8081}
   - {name: metrics, containerPort: 9464}
+  - {name: health, containerPort: 8084}
   {{- else }}
   - {name: health, containerPort: {{ ternary 8082 8083 (eq .component "planner") }}}
   {{- end }}

@@ -69,6 +69,15 @@ llama:/var/lib/podium/bundles/{{ trimPrefix "bundle:" . }}
 {{- $_ := set $keys "listen" "0.0.0.0:8080" -}}
 {{- $_ := set $keys "grpc_listen" "0.0.0.0:8081" -}}
 {{- $_ := set $keys "metrics_listen" "0.0.0.0:9464" -}}
+{{- $_ := set $keys "health_listen" "0.0.0.0:8084" -}}
+{{- $_ := set $keys "connection_age_max_ms" 600000 -}}
+{{- if include "podium.tlsSecret" .root -}}
+{{- $_ := set $keys "tls_certificate" "/etc/podium/tls/tls.crt" -}}
+{{- $_ := set $keys "tls_key" "/etc/podium/tls/tls.key" -}}
+{{- if or $values.gateway.tls.clientAuthority.secret $values.gateway.tls.clientAuthority.configMap -}}
+{{- $_ := set $keys "tls_client_root_certificates" "/etc/podium/tls/ca.crt" -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $keys "keys_required" .values.keysRequired -}}
 {{- $_ := set $keys "cell" $values.cell.number -}}
 {{- if $values.cell.all }}{{ $_ := set $keys "cells" "/etc/podium/cells/cells.toml" }}{{ end -}}

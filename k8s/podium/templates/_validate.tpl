@@ -43,6 +43,16 @@
 {{- else if ne (empty $keys) (empty $v.nats.secret.name) -}}
 {{- $problems = append $problems "nats.secret needs both: a name, and one of passwordKey, tokenKey, nkeyKey, credentialsKey" -}}
 {{- end -}}
+{{- $tls := $v.gateway.tls -}}
+{{- if and $tls.secret $tls.certManager -}}
+{{- $problems = append $problems "gateway.tls has a secret and certManager: keep one" -}}
+{{- end -}}
+{{- if and $tls.clientAuthority.secret $tls.clientAuthority.configMap -}}
+{{- $problems = append $problems "gateway.tls.clientAuthority names a Secret and a ConfigMap: keep one" -}}
+{{- end -}}
+{{- if and (or $tls.clientAuthority.secret $tls.clientAuthority.configMap) (not $tls.secret) (not $tls.certManager) -}}
+{{- $problems = append $problems "gateway.tls.clientAuthority needs a certificate of the gateways: set gateway.tls.secret or gateway.tls.certManager" -}}
+{{- end -}}
 {{- if and (eq $v.migrations.mode "hook") $v.postgres.clientCertificate.certManager -}}
 {{- $problems = append $problems "migrations.mode is hook, but hooks run before cert-manager has made the certificate of postgres.clientCertificate: set migrations.mode to job, or name a Secret that exists" -}}
 {{- end -}}

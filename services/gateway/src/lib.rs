@@ -16,7 +16,7 @@ use podium_planning::describe_all;
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_server::{Authenticator, CellRouter, Listeners};
 use podium_setup::Signals;
-use podium_telemetry::{MetricsPage, Process};
+use podium_telemetry::{MetricsPage, Page, Process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -40,31 +40,32 @@ pub fn main() -> ExitCode {
 /// Connects and listens, then serves clients until a signal.
 async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let warning = settings.warning();
-    let Settings { cluster, listen, grpc_listen, metrics_listen, keys_required, limits } = settings;
+    let cluster = &settings.cluster;
     cluster.start_log(PROGRAM.name, PROGRAM.version);
     let system = |what| move |source| ClusterError::System { what, source };
     let mut signals = Signals::new().map_err(system("cannot receive signals"))?;
     // The listeners are bound before anything is connected, so that a port in use is reported at once.
-    let listeners = Listeners::bind(listen, grpc_listen).await.map_err(listener_failed)?;
+    let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await.map_err(listener_failed)?;
+    let listeners = listeners.with_tls(settings.tls.clone()).map_err(listener_failed)?;
     let (http, grpc) = listeners.addresses().map_err(system("cannot read a listener's address"))?;
     let process = Process { name: PROGRAM.name, version: PROGRAM.version, instance: &instance() };
-    let metrics_page = MetricsPage::bind(metrics_listen).await?;
+    let metrics_page = MetricsPage::of(settings.metrics_listen, settings.health_listen).await?;
     let telemetry = podium_telemetry::start(&cluster.telemetry, &process, metrics_page)?;
-    let connections = signals.or_end(Connections::open(&cluster, Role::Gateway)).await?;
+    let metrics = telemetry.page().map(Page::router).unwrap_or_default();
+    let listeners = listeners.with_health(settings.health_listen, metrics).await.map_err(listener_failed)?;
+    let connections = signals.or_end(Connections::open(cluster, Role::Gateway)).await?;
     let mut connections = connections.with_traces(telemetry.traces());
     let mut conductors = describe_all(&cluster.conductors, connections.pool())?;
     if !cluster.plan_at_once {
         conductors = conductors.map(ConductorProfile::without_plans);
     }
-    let engine = connections.engine(&cluster, conductors);
-    let auth = Authenticator::new(connections.accounts(), connections.clock(), keys_required);
+    let engine = connections.engine(cluster, conductors);
+    let auth = Authenticator::new(connections.accounts(), connections.clock(), settings.keys_required);
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
-    let listeners = match cells.map_err(listener_failed)? {
-        None => listeners,
-        Some(cells) => listeners.in_cells(cells),
-    };
+    let listeners = listeners.in_cells(cells.map_err(listener_failed)?);
     let started_at = unix_seconds(connections.clock().now());
-    let mut servers = listeners.open(&engine, &auth, connections.objects(), limits, started_at);
+    let mut servers =
+        listeners.open(&engine, &auth, connections.objects(), settings.limits.clone(), started_at);
     let conductor: Vec<_> = engine.conductor_ids().collect();
     info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
     if let Some(warning) = warning {
@@ -84,7 +85,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     };
     let outcome = first_signal(&mut signals, failure).await;
     let stop = async {
-        servers.close(cluster.drain).await;
+        servers.close(settings.drain_delay, cluster.drain).await;
         stopping.cancel();
         while loops.join_next().await.is_some() {}
         connections.close().await;

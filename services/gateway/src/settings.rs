@@ -1,14 +1,18 @@
 //! A gateway's own settings, in addition to those of every process of a cluster.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use podium_cluster::{ClusterSettings, GATEWAY, GATEWAY_GROUPS, program_keys};
 use podium_planning::Place;
-use podium_ports::server::ServerLimits;
+use podium_ports::server::{ServerLimits, TlsFiles};
+use podium_server::ServerTls;
 use podium_setup::settings::client_limits::{CLIENT_LIMITS, client_limits};
 use podium_setup::settings::listeners::{
-    API_LISTENERS, GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN, keyless_warning,
+    API_HEALTH_LISTEN, API_LISTENERS, DRAIN_DELAY, GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN,
+    keyless_warning,
 };
+use podium_setup::settings::tls::{TLS, tls_files};
 use podium_setup::settings::{ProgramKeys, SettingsError, Sources};
 
 /// The checked settings.
@@ -21,6 +25,12 @@ pub(crate) struct Settings {
     pub(crate) grpc_listen: SocketAddr,
     /// The address where metrics are shown, if any.
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// The address where health is shown, if not only by the HTTP API.
+    pub(crate) health_listen: Option<SocketAddr>,
+    /// How long requests are taken after the signal to stop.
+    pub(crate) drain_delay: Duration,
+    /// The files for TLS; none if clients use no TLS.
+    pub(crate) tls: Option<TlsFiles>,
     /// Whether a request needs a key.
     pub(crate) keys_required: bool,
     /// The limits of clients.
@@ -30,19 +40,26 @@ pub(crate) struct Settings {
 impl Settings {
     /// A warning about settings that are valid but rarely intended.
     pub(crate) fn warning(&self) -> Option<&'static str> {
-        keyless_warning([self.listen, self.grpc_listen], self.keys_required)
+        let is_open = !self.keys_required && !self.tls.as_ref().is_some_and(TlsFiles::identify_clients);
+        keyless_warning([self.listen, self.grpc_listen], !is_open)
     }
 }
 
 /// The gateway's keys.
 pub fn keys() -> ProgramKeys {
-    program_keys(GATEWAY, &[&[API_LISTENERS, CLIENT_LIMITS], &GATEWAY_GROUPS[..]].concat())
+    program_keys(GATEWAY, &[&[API_LISTENERS, TLS, CLIENT_LIMITS], &GATEWAY_GROUPS[..]].concat())
 }
 
 /// Checks everything.
 pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen, grpc_listen, metrics_listen] = checker.listen([&LISTEN, &GRPC_LISTEN, &METRICS_LISTEN]);
+    let [listen, grpc_listen, metrics_listen, health_listen] =
+        checker.listen([&LISTEN, &GRPC_LISTEN, &METRICS_LISTEN, &API_HEALTH_LISTEN]);
+    let drain_delay = checker.read(&DRAIN_DELAY);
+    let tls = tls_files(&mut checker);
+    if let Some(Err(error)) = tls.clone().map(ServerTls::load) {
+        checker.problem(error.setting(), error.problem());
+    }
     let cluster = ClusterSettings::read(&mut checker, GATEWAY, Place::Elsewhere);
     let keys_required = checker.read(&KEYS_REQUIRED);
     let limits = client_limits(&mut checker);
@@ -52,6 +69,9 @@ pub(crate) fn check(sources: Sources) -> Result<Settings, SettingsError> {
             listen: listen?,
             grpc_listen: grpc_listen?,
             metrics_listen,
+            health_listen,
+            drain_delay: drain_delay?,
+            tls,
             keys_required: keys_required?,
             limits: limits?,
         })

@@ -13,7 +13,7 @@ use podium_ports::BoxError;
 use podium_ports::causes::causes;
 use podium_ports::conductor::ConductorError;
 use podium_ports::store::StoreError;
-use podium_server::{ListenError, ServerError};
+use podium_server::{ListenError, ServerError, TlsError};
 use podium_setup::settings::SettingsError;
 use podium_telemetry::TelemetryError;
 
@@ -34,6 +34,9 @@ pub(crate) enum Error {
     /// Metrics can be neither delivered nor shown.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A pool file is invalid.
     #[error("invalid pool {}", path.display())]
     Pool {

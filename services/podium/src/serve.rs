@@ -1,15 +1,15 @@
 //! `podium serve`: both APIs and the engine in one process, until a signal.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use podium_api::openai::unix_seconds;
 use podium_planning::{ConductorChoice, demo_bundle};
 use podium_ports::clock::Clock as _;
+use podium_ports::server::TlsFiles;
 use podium_server::{Listeners, Servers};
 use podium_setup::settings::listeners::keyless_warning;
 use podium_setup::{Signals, SystemClock};
-use podium_telemetry::{MetricsPage, Process, Telemetry};
+use podium_telemetry::{MetricsPage, Page, Process, Telemetry};
 use tracing::{error, info, warn};
 
 use crate::assemble::{ENGINE_DRAIN_TENTHS, Embedded};
@@ -42,7 +42,8 @@ fn without_demo_conductor(settings: &Settings) -> Option<String> {
 
 /// Warnings about settings that are valid but rarely intended.
 fn warnings(settings: &Settings) -> Vec<String> {
-    let keyless = keyless_warning([settings.listen, settings.grpc_listen], settings.keys_required);
+    let is_open = !settings.keys_required && !settings.tls.as_ref().is_some_and(TlsFiles::identify_clients);
+    let keyless = keyless_warning([settings.listen, settings.grpc_listen], !is_open);
     let wrong = without_demo_conductor(settings).map(|problem| {
         format!(
             "answers will be wrong: no model plans, and each question goes unchanged to one simulated worker that can do one \
@@ -58,11 +59,14 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let system = |what| move |source| Error::System { what, source };
     let mut signals = Signals::new().map_err(system("cannot receive signals"))?;
     // The listeners are bound before a model is loaded, so that a port in use is reported at once.
-    let listeners = Listeners::bind(settings.listen, settings.grpc_listen).await?;
+    let listeners =
+        Listeners::bind(settings.listen, settings.grpc_listen).await?.with_tls(settings.tls.clone())?;
     let (http, grpc) = listeners.addresses().map_err(system("cannot read a listener's address"))?;
     let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
-    let metrics_page = MetricsPage::bind(settings.metrics_listen).await?;
+    let metrics_page = MetricsPage::of(settings.metrics_listen, settings.health_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, metrics_page)?;
+    let metrics = telemetry.page().map(Page::router).unwrap_or_default();
+    let listeners = listeners.with_health(settings.health_listen, metrics).await?;
     let mut embedded =
         signals.or_end(Embedded::start(&settings, pool::Pace::Instant, telemetry.traces())).await?;
     let engine = embedded.engine().clone();
@@ -89,7 +93,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
         error = servers.broke_down() => Err(error.into()),
     };
     tokio::select! {
-        () = stop(embedded, servers, settings.drain, telemetry) => info!("stopped"),
+        () = stop(embedded, servers, &settings, telemetry) => info!("stopped"),
         name = signals.next() => {
             warn!(signal = name, "ending at once; runs under way continue after the next start");
             std::process::exit(INTERRUPTED);
@@ -99,8 +103,9 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
 }
 
 /// Stops the servers, then the engine. Unfinished work continues after the next start.
-async fn stop(embedded: Embedded, servers: Servers, drain: Duration, telemetry: Telemetry) {
-    servers.close(drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
+async fn stop(embedded: Embedded, servers: Servers, settings: &Settings, telemetry: Telemetry) {
+    let drain = settings.drain;
+    servers.close(settings.drain_delay, drain.saturating_sub(drain * ENGINE_DRAIN_TENTHS / 10)).await;
     embedded.stop().await;
     telemetry.shut_down().await;
 }

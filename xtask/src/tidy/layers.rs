@@ -171,7 +171,7 @@ const LAYERS: &[Layer] = &[
         package: "podium-server",
         uses: &["podium-api", "podium-domain", "podium-engine", "podium-ports"],
         // Tests call the servers over sockets, with an engine behind them.
-        tests_use: &["podium-testkit", "podium-memory", "podium-store-sqlite"],
+        tests_use: &["podium-harness", "podium-testkit", "podium-memory", "podium-store-sqlite"],
     },
     Layer { package: "podium-setup", uses: DOMAIN_AND_PORTS, tests_use: &[] },
     Layer {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use podium_ports::server::ServerLimits;
 use tokio::sync::Notify;
@@ -17,6 +18,9 @@ pub(super) struct Activity {
     freed: Arc<Notify>,
     /// The connection must end at once.
     pub(super) close: CancellationToken,
+    opened_at: Instant,
+    /// A request came over HTTP/2.
+    is_http2: Notify,
 }
 
 struct State {
@@ -31,8 +35,16 @@ struct State {
 
 impl Activity {
     pub(super) fn new(freed: Arc<Notify>) -> Self {
-        let state = State { open: 0, received: 0, quiet_since: Instant::now(), has_asked: false };
-        Self { state: Mutex::new(state), changed: Notify::new(), freed, close: CancellationToken::new() }
+        let opened_at = Instant::now();
+        let state = State { open: 0, received: 0, quiet_since: opened_at, has_asked: false };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            freed,
+            close: CancellationToken::new(),
+            opened_at,
+            is_http2: Notify::new(),
+        }
     }
 
     /// Counts a request until the guard is dropped.
@@ -41,6 +53,27 @@ impl Activity {
         state.open += 1;
         state.has_asked = true;
         RequestGuard { activity: Arc::clone(self), is_received: AtomicBool::new(false) }
+    }
+
+    /// Records that the connection speaks HTTP/2.
+    pub(super) fn speaks_http2(&self) {
+        self.is_http2.notify_one();
+    }
+
+    /// Whether the connection is older than that.
+    pub(super) fn is_older_than(&self, age: Duration) -> bool {
+        self.opened_at.elapsed() > age
+    }
+
+    /// Returns once a connection that speaks HTTP/2 has this age. Has one caller.
+    pub(super) async fn is_old(&self, age: Option<Duration>) {
+        match age {
+            None => std::future::pending().await,
+            Some(age) => {
+                self.is_http2.notified().await;
+                sleep_until(self.opened_at + age).await;
+            }
+        }
     }
 
     /// The time since when the connection waits for its client; none while a request is answered.
@@ -104,8 +137,6 @@ impl Drop for RequestGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -128,6 +159,21 @@ mod tests {
         let begun = Instant::now();
         silent.await;
         assert_eq!(begun.elapsed(), limits.idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_http2_connection_becomes_old() {
+        let (activity, begun, age) = (Activity::new(Arc::default()), Instant::now(), Duration::from_secs(7));
+        let hour = Duration::from_hours(1);
+        assert!(tokio::time::timeout(hour, activity.is_old(Some(age))).await.is_err());
+        activity.speaks_http2();
+        activity.is_old(Some(age)).await;
+        assert_eq!(begun.elapsed(), hour);
+        let young = Activity::new(Arc::default());
+        let begun = Instant::now();
+        young.speaks_http2();
+        young.is_old(Some(age)).await;
+        assert_eq!(begun.elapsed(), age);
     }
 
     #[tokio::test(start_paused = true)]

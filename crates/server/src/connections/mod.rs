@@ -9,6 +9,7 @@ mod files;
 mod request;
 mod response;
 mod stall;
+mod tls;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,20 +20,25 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::Request;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use podium_ports::server::ServerLimits;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use activity::{Activity, RequestGuard};
 use request::TimedBody;
@@ -41,6 +47,7 @@ use stall::StallGuard;
 
 pub(crate) use request::BodyTimeout;
 pub(crate) use response::{Held, Unread};
+pub use tls::{ServerTls, TlsError};
 
 /// Pause after a connection could not be accepted, mostly because there are too many open files.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
@@ -80,6 +87,8 @@ impl Protocol {
 /// The connections of all listeners of a process.
 pub(crate) struct Connections {
     limits: ServerLimits,
+    /// None: clients use no TLS.
+    tls: Option<Arc<ServerTls>>,
     most: usize,
     unread: Unread,
     open: Mutex<HashMap<u64, Arc<Activity>>>,
@@ -92,13 +101,14 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Raises the process's limit of open files as far as permitted, and takes a part of it.
-    pub(crate) fn new(limits: ServerLimits) -> Arc<Self> {
+    pub(crate) fn new(limits: ServerLimits, tls: Option<Arc<ServerTls>>) -> Arc<Self> {
         let most = files::connections_max(limits.connections_max);
         info!(connections_max = most, "accepting connections");
         Arc::new(Self {
             most,
             unread: Unread::new(limits.unread_bytes_max),
             limits,
+            tls,
             open: Mutex::default(),
             next: AtomicU64::new(0),
             freed: Arc::default(),
@@ -127,7 +137,8 @@ impl Connections {
                         builder: Arc::clone(&builder),
                         stopping: stopping.clone(),
                     };
-                    tasks.spawn(connection.serve(stream));
+                    let tls = self.tls.as_ref().map(|tls| tls.config(protocol));
+                    tasks.spawn(connection.serve(stream, tls));
                 }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
@@ -205,6 +216,21 @@ impl Drop for Place {
     }
 }
 
+impl Place {
+    /// The age at which the connection takes no further requests. It differs from connection to connection by up to a tenth, so that
+    /// those of one moment do not end in one moment.
+    fn age_max(&self) -> Option<Duration> {
+        let age = self.connections.limits.age?;
+        // Consecutive numbers are spread evenly.
+        let share = u32::try_from(self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).unwrap_or_default();
+        Some(age.mul_f64(0.9 + 0.2 * f64::from(share) / f64::from(u32::MAX)))
+    }
+
+    fn is_old(&self) -> bool {
+        self.age_max().is_some_and(|age| self.activity.is_older_than(age))
+    }
+}
+
 /// Keeps the place of a connection, also when it speaks another protocol than HTTP now.
 #[derive(Clone)]
 pub(crate) struct Occupied(Arc<Place>);
@@ -230,15 +256,60 @@ struct Connection {
     stopping: CancellationToken,
 }
 
+/// Why a connection takes no further requests.
+enum Ending {
+    /// Its client is silent.
+    Silent,
+    /// It is too old.
+    Old,
+    /// The server stops.
+    Stopping,
+}
+
 impl Connection {
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) {
+        // Small chunks of a stream must not wait to fill packets. The connection works even if this fails.
+        let _ = stream.set_nodelay(true);
+        let stream = StallGuard::new(stream, self.place.connections.limits.stall);
+        match tls {
+            None => self.serve_requests(stream).await,
+            // In the heap, so that connections without TLS take no memory for it.
+            Some(config) => {
+                Box::pin(async move {
+                    if let Some(stream) = self.handshake(stream, config).await {
+                        self.serve_requests(stream).await;
+                    }
+                })
+                .await;
+            }
+        }
+    }
+
+    /// The encrypted connection; none if the handshake fails or takes too long, or if the connection must end.
+    async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        config: Arc<ServerConfig>,
+    ) -> Option<TlsStream<S>> {
+        let activity = &self.place.activity;
+        let handshake = tokio::select! {
+            handshake = TlsAcceptor::from(config).accept(stream) => handshake,
+            () = activity.close.cancelled() => return None,
+            () = activity.is_silent(&self.place.connections.limits) => return None,
+            () = self.stopping.cancelled() => return None,
+        };
+        // An error concerns the client, which sees it.
+        handshake.inspect_err(|error| debug!(%error, "a TLS handshake failed")).ok()
+    }
+
+    async fn serve_requests<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let Self { place, router, builder, stopping } = self;
         let place = Arc::new(place);
         let (activity, connections) = (&place.activity, &place.connections);
         let limits = &connections.limits;
-        // Small chunks of a stream must not wait to fill packets. The connection works even if this fails.
-        let _ = stream.set_nodelay(true);
-        let io = TokioIo::new(StallGuard::new(stream, limits.stall));
         let terms = Terms {
             stall: limits.stall,
             unread: connections.unread.clone(),
@@ -247,19 +318,22 @@ impl Connection {
         };
         let occupied = Occupied(Arc::clone(&place));
         let answer = |request: Request<Incoming>| answer(request, router.clone(), &occupied, &terms, limits);
-        let connection = builder.serve_connection_with_upgrades(io, service_fn(answer));
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service_fn(answer));
         tokio::pin!(connection);
-        let is_silent = tokio::select! {
+        let ending = tokio::select! {
             _ = connection.as_mut() => return,
             () = activity.close.cancelled() => return,
-            () = activity.is_silent(limits) => true,
-            () = stopping.cancelled() => false,
+            () = activity.is_silent(limits) => Ending::Silent,
+            () = activity.is_old(place.age_max()) => Ending::Old,
+            () = stopping.cancelled() => Ending::Stopping,
         };
         // An error of the connection is not logged: it concerns its client, which sees it.
         connection.as_mut().graceful_shutdown();
         let patience = async {
-            if !is_silent {
-                activity.is_silent(limits).await;
+            match (ending, limits.age_grace) {
+                (Ending::Silent, _) => {}
+                (Ending::Old, Some(grace)) => sleep_until(Instant::now() + grace).await,
+                (Ending::Old, None) | (Ending::Stopping, _) => activity.is_silent(limits).await,
             }
             sleep_until(Instant::now() + LINGER).await;
         };
@@ -281,11 +355,19 @@ fn answer(
 ) -> impl Future<Output = Result<http::Response<Body>, Infallible>> + Send + use<> {
     let guard = Arc::new(occupied.0.activity.begin());
     let (version, terms, limit) = (request.version(), terms.clone(), limits.body);
+    if version == Version::HTTP_2 {
+        occupied.0.activity.speaks_http2();
+    }
+    let is_last = version < Version::HTTP_2 && occupied.0.is_old();
     let mut request = request.map(|body| Body::new(TimedBody::new(body, limit, Arc::clone(&guard))));
     request.extensions_mut().insert(terms.unread.clone());
     request.extensions_mut().insert(occupied.clone());
     async move {
-        let response = router.oneshot(request).await?;
+        let mut response = router.oneshot(request).await?;
+        // Over HTTP/1, the client must learn it from a response: a request could cross with the end of a silent connection.
+        if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         guard.received();
         Ok(send(response, guard, &terms, version))
     }

@@ -26,10 +26,10 @@ use tonic::{Code, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::Backend;
 use crate::auth::Authenticator;
 use crate::connections::{Connections, Protocol};
 use crate::tenant_streams::TenantStreams;
+use crate::{Backend, Closing};
 
 use forward::Forwarding;
 
@@ -101,12 +101,12 @@ pub enum GrpcError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves gRPC until `stop` is cancelled and the calls under way are done.
+/// Serves gRPC until the server stops and the calls under way are done.
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
     Backend { engine, auth, streams, cells, objects: _ }: Backend,
-    stop: CancellationToken,
+    Closing { leaving, stopping: stop, .. }: Closing,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     // A draining process counts as alive: a restart would only drop its requests.
@@ -131,18 +131,18 @@ pub(crate) async fn serve(
     };
     let router = router.layer(middleware::from_fn_with_state(auth, identify)).layer(deadline::DeadlineLayer);
     let not_serving = async {
-        stop.cancelled().await;
+        leaving.cancelled().await;
         health.set_not_serving::<PodiumServiceServer<Runs>>().await;
         health.set_service_status("", ServingStatus::NotServing).await;
     };
     let serving = connections.serve(listener, router, Protocol::Grpc, stop.clone());
     tokio::select! {
         _ = futures::future::join(serving, not_serving) => Ok(()),
-        never = follow_until(follow, stop.clone()) => match never {},
+        never = follow_until(follow, leaving.clone()) => match never {},
     }
 }
 
-/// Follows until the server stops. From then on the health service's status stays as it is.
+/// Follows until `stop`. From then on the health service's status stays as it is.
 async fn follow_until(follow: impl Future<Output = Infallible>, stop: CancellationToken) -> Infallible {
     tokio::select! {
         biased;

@@ -48,6 +48,7 @@ use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::Authenticator;
+use crate::cells::CellRouter;
 use crate::connections::BodyTimeout;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, error_mapping};
@@ -75,6 +76,8 @@ struct ServerState {
     cors_origins: Arc<[String]>,
     /// When the server started, in seconds since the Unix epoch.
     started: u64,
+    /// The server is not ready any more.
+    leaving: CancellationToken,
     /// The server takes no new work.
     stopping: CancellationToken,
     /// Streams under way end now.
@@ -83,14 +86,14 @@ struct ServerState {
     left: TaskTracker,
 }
 
-/// The HTTP API. `started` is in seconds since the Unix epoch.
-pub(crate) fn router(
+/// The HTTP API, and the routes of the listener for probes. `started` is in seconds since the Unix epoch.
+pub(crate) fn routers(
     Backend { engine, auth, objects, streams, cells }: Backend,
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
-) -> Router {
-    let Closing { stopping, cut, left } = closing;
+) -> (Router, Router) {
+    let Closing { leaving, stopping, cut, left } = closing;
     let hosts_allowed = limits.hosts_allowed.as_slice().into();
     let cors_origins = limits.cors_origins.as_slice().into();
     let state = ServerState {
@@ -102,10 +105,17 @@ pub(crate) fn router(
         hosts_allowed,
         cors_origins,
         started,
+        leaving,
         stopping,
         cut,
         left,
     };
+    let probes =
+        Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(state.clone());
+    (api(state, cells, limits), probes)
+}
+
+fn api(state: ServerState, cells: Option<CellRouter>, limits: &ServerLimits) -> Router {
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create).get(responses::connect))
@@ -248,7 +258,7 @@ async fn healthy() -> &'static str {
 
 /// The process can take requests. The query `verbose` adds a line for each part that it depends on.
 async fn ready(State(state): State<ServerState>, RawQuery(query): RawQuery) -> Response {
-    if state.stopping.is_cancelled() {
+    if state.leaving.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     let readiness = state.engine.readiness().await;

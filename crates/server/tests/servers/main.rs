@@ -13,6 +13,8 @@ mod idempotency;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod lifetime;
+#[cfg(test)]
 mod messages;
 mod openapi;
 #[cfg(test)]
@@ -23,6 +25,8 @@ mod responses;
 mod runs;
 #[cfg(test)]
 mod test_server;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::ids::{RunId, TenantId};
@@ -18,7 +19,7 @@ use podium_ports::accounts::{Accounts, KeyRecord};
 use podium_ports::clock::Clock;
 use podium_ports::conductor::{Abilities, Conductor, Conductors};
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_ports::server::ServerLimits;
+use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_ports::store::{RunCatalog as _, RunFilter};
 use podium_server::{ApiKey, Authenticator, Listeners, Servers};
 use podium_store_sqlite::Store;
@@ -64,9 +65,11 @@ pub(crate) struct TestServer {
     pub(crate) conductor: Arc<ScriptedConductor>,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
+    /// The listener for probes.
+    pub(crate) health: SocketAddr,
     clock: Arc<ShiftedClock>,
     store: Arc<Store>,
-    _servers: Servers,
+    servers: Option<Servers>,
     _work: JoinSet<()>,
     // Dropped last: the store's folder.
     _folder: TempDir,
@@ -75,19 +78,24 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Servers that need no key.
     pub(crate) async fn open(limits: ServerLimits) -> Self {
-        Self::with(limits, false, ScriptedConductor::new(), a_pool()).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), None).await
+    }
+
+    /// Servers that need no key, over TLS.
+    pub(crate) async fn encrypted(limits: ServerLimits, files: TlsFiles) -> Self {
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), Some(files)).await
     }
 
     /// A server with a conductor that plans anew after a step has failed.
     pub(crate) async fn that_replans() -> Self {
         let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
         let conductor = ScriptedConductor::new().able_to(abilities);
-        Self::with(ServerLimits::default(), false, conductor, a_pool()).await
+        Self::with(ServerLimits::default(), false, conductor, a_pool(), None).await
     }
 
     /// Servers that need a key.
     pub(crate) async fn locked(limits: ServerLimits) -> Self {
-        Self::with(limits, true, ScriptedConductor::new(), a_pool()).await
+        Self::with(limits, true, ScriptedConductor::new(), a_pool(), None).await
     }
 
     /// Servers with one worker, `checker`, which can call tools.
@@ -108,7 +116,7 @@ impl TestServer {
             usd_per_million_tokens = { input = 1.0, output = 1.0 }
             "#,
         );
-        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap()).await
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap(), None).await
     }
 
     async fn with(
@@ -116,6 +124,7 @@ impl TestServer {
         keys_required: bool,
         conductor: ScriptedConductor,
         pool: Pool,
+        tls: Option<TlsFiles>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
@@ -147,8 +156,10 @@ impl TestServer {
         let work_parts = Work { plan: Some(conductors), execute: Some(calls) };
         work.spawn(async move { at_work.work(work_parts, CancellationToken::new()).await.unwrap() });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listeners = Listeners::bind(any, any).await.unwrap();
+        let listeners = Listeners::bind(any, any).await.unwrap().with_tls(tls).unwrap();
+        let listeners = listeners.with_health(Some(any), Router::new()).await.unwrap();
         let (http, grpc) = listeners.addresses().unwrap();
+        let health = listeners.health_address().unwrap().unwrap();
         let access = Authenticator::new(store.clone(), clock, keys_required);
         let servers = listeners.open(&engine, &access, store.clone(), limits, 0);
         let clock = shifted;
@@ -158,9 +169,10 @@ impl TestServer {
             conductor,
             http,
             grpc,
+            health,
             clock,
             store,
-            _servers: servers,
+            servers: Some(servers),
             _work: work,
             _folder: folder,
         }
@@ -186,6 +198,11 @@ impl TestServer {
         *self.clock.shift.lock().unwrap() += Duration::from_secs(11);
     }
 
+    /// Closes the servers.
+    pub(crate) fn close(&mut self, delay: Duration) -> impl Future<Output = ()> + Send + 'static {
+        self.servers.take().unwrap().close(delay, PATIENCE)
+    }
+
     /// Removes all runs that ended a day before `now`.
     pub(crate) async fn remove_all(&self, now: Timestamp) {
         self.store.remove_ended(now, Duration::from_hours(24), 100).await.unwrap();
@@ -198,7 +215,17 @@ impl TestServer {
 
     /// Sends a request on a connection of its own and reads the whole answer. `headers` are lines that end in `\r\n`.
     pub(crate) async fn send(&self, method_and_path: &str, headers: &str, body: &str) -> Reply {
-        let mut connection = self.connect().await;
+        Self::send_to(self.http, method_and_path, headers, body).await
+    }
+
+    /// The same, to another listener.
+    pub(crate) async fn send_to(
+        address: SocketAddr,
+        method_and_path: &str,
+        headers: &str,
+        body: &str,
+    ) -> Reply {
+        let mut connection = TcpStream::connect(address).await.unwrap();
         let request = request(method_and_path, &format!("connection: close\r\n{headers}"), body);
         connection.write_all(request.as_bytes()).await.unwrap();
         Reply::read(&mut connection).await

@@ -46,7 +46,7 @@ const TENANT_STREAMS_MAX: Setting<usize> = Setting::count(
 const REQUEST_HEAD: Setting<Duration> = Setting::milliseconds(
     "request_head_ms",
     &WAIT_MS,
-    "Time within which the head of a connection's first request must arrive.",
+    "Time within which the head of a connection's first request must arrive, with the TLS handshake before it.",
 )
 .default("10000");
 
@@ -63,6 +63,21 @@ const CONNECTION_IDLE: Setting<Duration> = Setting::milliseconds(
     "Time after which the server closes a connection without a request under way.",
 )
 .default("75000");
+
+const CONNECTION_AGE_MAX: Setting<Duration> = Setting::milliseconds(
+    "connection_age_max_ms",
+    &(1..=86_400_000),
+    "Age after which a connection takes no further requests, so that its client connects again, perhaps to a new server. Open \
+     requests go on. Each connection varies it by up to a tenth.",
+)
+.optional("600000", "any age");
+
+const CONNECTION_AGE_GRACE: Setting<Duration> = Setting::milliseconds(
+    "connection_age_grace_ms",
+    &(0..=86_400_000),
+    "Time after which the open requests of an HTTP/2 connection that is too old are cut.",
+)
+.optional("3600000", "they may go on");
 
 const ANSWER_STALL: Setting<Duration> = Setting::milliseconds(
     "answer_stall_ms",
@@ -106,6 +121,8 @@ pub const CLIENT_LIMITS: Group = Group {
         REQUEST_HEAD.key,
         REQUEST_BODY.key,
         CONNECTION_IDLE.key,
+        CONNECTION_AGE_MAX.key,
+        CONNECTION_AGE_GRACE.key,
         ANSWER_STALL.key,
         UNREAD_BYTES_MAX.key,
         HOSTS_ALLOWED.key,
@@ -121,6 +138,8 @@ pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
             .map(|setting| checker.read(setting));
     let [head, body] = [&REQUEST_HEAD, &REQUEST_BODY].map(|setting| checker.read(setting));
     let [idle, stall] = [&CONNECTION_IDLE, &ANSWER_STALL].map(|setting| checker.read(setting));
+    let [age, age_grace] =
+        [&CONNECTION_AGE_MAX, &CONNECTION_AGE_GRACE].map(|setting| checker.read_if_given(setting));
     let unread_bytes_max = checker.read(&UNREAD_BYTES_MAX);
     let hosts_allowed = checker.read_if_given(&HOSTS_ALLOWED).unwrap_or_default();
     let cors_origins = checker.read_if_given(&CORS_ORIGINS).unwrap_or_default();
@@ -132,6 +151,8 @@ pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
         head: head?,
         body: body?,
         idle: idle?,
+        age,
+        age_grace,
         stall: stall?,
         unread_bytes_max: unread_bytes_max?,
         hosts_allowed,
@@ -201,6 +222,8 @@ mod tests {
             ("connection_streams_max", "3"),
             ("tenant_streams_max", "5"),
             ("unread_bytes_max", "16777216"),
+            ("connection_age_max_ms", "60000"),
+            ("connection_age_grace_ms", "0"),
             ("hosts_allowed", "Podium.internal, gateway"),
             ("cors_origins", "https://App.example, http://[::1]:3000, tauri://localhost"),
         ])
@@ -209,6 +232,7 @@ mod tests {
         assert_eq!(limits.unread_bytes_max, 16 << 20);
         assert_eq!((limits.header_bytes_max, limits.connection_streams_max), (8192, 3));
         assert_eq!(limits.tenant_streams_max, 5);
+        assert_eq!((limits.age, limits.age_grace), (Some(Duration::from_mins(1)), Some(Duration::ZERO)));
         assert_eq!(limits.hosts_allowed, ["podium.internal", "gateway"]);
         let origins = ["https://app.example", "http://[::1]:3000", "tauri://localhost"];
         assert_eq!(limits.cors_origins, origins);
@@ -221,6 +245,8 @@ mod tests {
             ("request_body_ms", "x"),
             ("connection_idle_ms", "3600001"),
             ("answer_stall_ms", ""),
+            ("connection_age_max_ms", "0"),
+            ("connection_age_grace_ms", "soon"),
             ("unread_bytes_max", "1"),
             ("hosts_allowed", "http://a"),
         ];

@@ -1,6 +1,7 @@
 //! The addresses on which a program listens, and who may use them.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::{Group, Setting};
 
@@ -18,6 +19,22 @@ pub const METRICS_LISTEN: Setting<SocketAddr> = Setting::address(
     "The address where Prometheus reads metrics, at /metrics. They cover all tenants.",
 )
 .optional("127.0.0.1:9464", "no such address");
+
+/// The address where a program that serves clients shows its health.
+pub const API_HEALTH_LISTEN: Setting<SocketAddr> = Setting::address(
+    "health_listen",
+    "The address of /healthz, /readyz and /metrics without TLS, for probes. The HTTP API has the first two as well.",
+)
+.optional("127.0.0.1:8084", "no such address");
+
+/// How long a program that serves clients goes on after the signal to stop.
+pub const DRAIN_DELAY: Setting<Duration> = Setting::milliseconds(
+    "drain_delay_ms",
+    &(0..=3_600_000),
+    "Time after the signal to stop in which the server takes requests although it is not ready, until load balancers send \
+     none. drain_ms begins after it.",
+)
+.default("0");
 
 /// Whether other machines may reach the listeners.
 pub const ALLOW_REMOTE: Setting<bool> = Setting::switch(
@@ -40,7 +57,15 @@ pub const HEALTH_LISTEN: Setting<SocketAddr> =
 /// The listeners of a program that serves clients.
 pub const API_LISTENERS: Group = Group {
     title: "Listeners",
-    keys: &[LISTEN.key, GRPC_LISTEN.key, METRICS_LISTEN.key, ALLOW_REMOTE.key, KEYS_REQUIRED.key],
+    keys: &[
+        LISTEN.key,
+        GRPC_LISTEN.key,
+        METRICS_LISTEN.key,
+        API_HEALTH_LISTEN.key,
+        ALLOW_REMOTE.key,
+        KEYS_REQUIRED.key,
+        DRAIN_DELAY.key,
+    ],
 };
 
 /// The listener of a program without API.

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use podium_planning::{CONDUCTOR, ConductorChoices, PLAN_SLOTS, Place, local_limits};
 use podium_ports::causes::with_causes;
+use podium_server::ServerTls;
 use podium_setup::settings::client_limits::client_limits;
 use podium_setup::settings::engine::{DRAIN, RUNS_KEPT, STEP_SLOTS};
-use podium_setup::settings::listeners::{GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN};
+use podium_setup::settings::listeners::{
+    API_HEALTH_LISTEN, DRAIN_DELAY, GRPC_LISTEN, KEYS_REQUIRED, LISTEN, METRICS_LISTEN,
+};
 use podium_setup::settings::log::{LOG, LOG_FORMAT};
 use podium_setup::settings::step_cache::step_cache;
+use podium_setup::settings::tls::tls_files;
 use podium_setup::settings::{Checker, SettingsError, Sources};
 use podium_telemetry::TelemetrySettings;
 use podium_vendors::{EnvironmentKeys, HttpVendors};
@@ -30,7 +34,15 @@ pub(crate) enum Depth {
 /// Checks all settings.
 pub(crate) fn check(sources: Sources, depth: Depth) -> Result<Settings, SettingsError> {
     let mut checker = sources.into_checker();
-    let [listen, grpc_listen, metrics_listen] = checker.listen([&LISTEN, &GRPC_LISTEN, &METRICS_LISTEN]);
+    let [listen, grpc_listen, metrics_listen, health_listen] =
+        checker.listen([&LISTEN, &GRPC_LISTEN, &METRICS_LISTEN, &API_HEALTH_LISTEN]);
+    let drain_delay = checker.read(&DRAIN_DELAY);
+    let tls = tls_files(&mut checker);
+    if depth == Depth::Server
+        && let Some(Err(error)) = tls.clone().map(ServerTls::load)
+    {
+        checker.problem(error.setting(), error.problem());
+    }
     let keys_required = checker.read(&KEYS_REQUIRED);
     let limits = client_limits(&mut checker);
     let data = data(&mut checker);
@@ -55,6 +67,9 @@ pub(crate) fn check(sources: Sources, depth: Depth) -> Result<Settings, Settings
             listen: listen?,
             grpc_listen: grpc_listen?,
             metrics_listen,
+            health_listen,
+            drain_delay: drain_delay?,
+            tls,
             keys_required: keys_required?,
             limits: limits?,
             data: data?,

@@ -8,6 +8,7 @@ use podium_setup::settings::engine::{DRAIN, LIFETIME, STEP_SLOTS, STEPS};
 use podium_setup::settings::listeners::API_LISTENERS;
 use podium_setup::settings::log::{LOG, LOGGING};
 use podium_setup::settings::step_cache::STEP_CACHE_KEYS;
+use podium_setup::settings::tls::TLS;
 use podium_setup::settings::{FlagKeys, Group, ProgramKeys, Setting, Values};
 use podium_telemetry::TELEMETRY;
 
@@ -35,6 +36,7 @@ pub(super) const POOL: Setting<PoolChoice> = Setting::parsed(
 pub(crate) fn keys() -> ProgramKeys {
     let groups = [
         API_LISTENERS,
+        TLS,
         CLIENT_LIMITS,
         Group { title: "Workers", keys: &[POOL.key] },
         Group { title: "Data", keys: &[DATA.key] },

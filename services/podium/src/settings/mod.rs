@@ -11,7 +11,7 @@ use podium_bundle::LocalLimits;
 use podium_domain::pool::Pool;
 use podium_planning::{ConductorChoice, ConductorChoices, plan_slots_for};
 use podium_ports::cache::CacheOptions;
-use podium_ports::server::ServerLimits;
+use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_setup::settings::engine::SLOTS_MAX;
 use podium_setup::{Identity, LogFormat};
 use podium_telemetry::TelemetrySettings;
@@ -36,6 +36,12 @@ pub(crate) struct Settings {
     pub(crate) grpc_listen: SocketAddr,
     /// The address where metrics are shown, if any.
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// The address where health is shown, if not only by the HTTP API.
+    pub(crate) health_listen: Option<SocketAddr>,
+    /// How long requests are taken after the signal to stop.
+    pub(crate) drain_delay: Duration,
+    /// The files for TLS; none if clients use no TLS.
+    pub(crate) tls: Option<TlsFiles>,
     /// Whether a request needs a key.
     pub(crate) keys_required: bool,
     /// The limits of clients.
