@@ -6,6 +6,9 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+/// Longest time that a limit may ask a client to wait before the call is repeated.
+const LIMIT_DELAY_MAX: Duration = Duration::from_mins(1);
+
 /// A client cannot be built, or a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -117,7 +120,12 @@ impl CallError {
 
     /// Whether the same call may succeed later. Calls are repeated for this reason only.
     pub fn is_transient(&self) -> bool {
-        matches!(self.code, Code::Unavailable | Code::Aborted)
+        match self.code {
+            Code::Unavailable | Code::Aborted => true,
+            // A limit that the server expects to have room again soon. A budget's next period may be weeks away.
+            Code::ResourceExhausted => self.retry_delay.is_some_and(|delay| delay <= LIMIT_DELAY_MAX),
+            _ => false,
+        }
     }
 }
 
@@ -171,6 +179,16 @@ mod tests {
             "CreateRun failed with InvalidArgument (INVALID_VALUE): steps_max is 99"
         );
         assert!(!error.is_transient() && std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn a_limit_that_passes_soon_is_transient() {
+        for (delay, is_transient) in [(None, false), (Some(1), true), (Some(60), true), (Some(61), false)] {
+            let mut details = ErrorDetails::new();
+            details.set_retry_info(delay.map(Duration::from_secs));
+            let status = Status::with_error_details(Code::ResourceExhausted, "full", details);
+            assert_eq!(CallError::new("WatchRun", status).is_transient(), is_transient, "{delay:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use rand::Rng as _;
 
 use crate::error::CallError;
 
-/// When a failed call is repeated. Only `UNAVAILABLE`, `ABORTED` and lost connections are. Every call of this client can be
+/// When a failed call is repeated. Only `UNAVAILABLE`, `ABORTED`, lost connections, and limits
+/// that pass within a minute are. Every call of this client can be
 /// repeated safely: a run is created with a `request_id`.
 ///
 /// The pause doubles with each failure, up to `backoff_max`; up to half of it is random. If the server asks for a longer pause

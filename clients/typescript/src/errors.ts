@@ -6,6 +6,9 @@ import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./generated/
 
 const LOST = [Code.Unknown, Code.Internal, Code.Canceled, Code.DataLoss];
 
+/** Longest time that a limit may ask a client to wait before the call is repeated. */
+const LIMIT_DELAY_MS_MAX = 60_000;
+
 /** A field of a request is invalid. */
 export interface FieldViolation {
   /** Its path, such as `policy.steps_max`. */
@@ -47,6 +50,8 @@ export class CallError extends Error {
 
   /** Whether the same call may succeed later. Calls are repeated for this reason only. */
   get isTransient(): boolean {
+    // A limit that the server expects to have room again soon. A budget's next period may be weeks away.
+    if (this.code === Code.ResourceExhausted) return (this.retryDelayMs ?? Infinity) <= LIMIT_DELAY_MS_MAX;
     return this.code === Code.Unavailable || this.code === Code.Aborted;
   }
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { CallError } from "./errors.js";
 
 /**
- * When a failed call is repeated. Only `Unavailable`, `Aborted` and lost connections are.
+ * When a failed call is repeated. Only `Unavailable`, `Aborted`, lost connections, and limits that pass within a minute are.
  *
  * The pause doubles with each failure, up to `backoffMaxMs`; up to half of it is random. If the server asks for a longer pause
  * (`google.rpc.RetryInfo`), the client waits that long. A call whose deadline would pass meanwhile fails at once.

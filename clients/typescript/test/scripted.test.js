@@ -119,6 +119,19 @@ scripted("only transient errors are repeated, with the same request id", { apiKe
   assert.equal(server.requestIds.length, 9);
 });
 
+scripted("a limit is waited for if it passes soon", { deadlineMs: 0 }, async (server, client) => {
+  const limited = (seconds, nanos) => {
+    const detail = { desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(seconds), nanos } } };
+    return new ConnectError("full", Code.ResourceExhausted, undefined, [detail]);
+  };
+  server.failures.push(limited(0, 10_000_000));
+  await client.create(question("Why?"));
+  assert.equal(server.requestIds.length, 2);
+  server.failures.push(limited(61, 0));
+  assert.equal((await failure(client.create(question("Why?")))).code, Code.ResourceExhausted);
+  assert.equal(server.requestIds.length, 3);
+});
+
 function later(seconds, nanos) {
   return unavailable({ desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(seconds), nanos } } });
 }

@@ -4,6 +4,7 @@
 //! kilobytes.
 
 use std::fmt;
+use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
@@ -329,6 +330,18 @@ impl ErrorCode {
         Mapping { reason, grpc, status, kind, code, retry }
     }
 
+    /// The time after which the same request may succeed, if it depends on the code alone.
+    const fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::Stopping | Self::Unavailable | Self::Overloaded | Self::TooManyStreams => {
+                Some(Duration::from_secs(1))
+            }
+            // The run has already waited until its deadline.
+            Self::WorkerRateLimited => Some(Duration::from_secs(20)),
+            _ => None,
+        }
+    }
+
     /// The code for a run's failure.
     pub fn of_failure(reason: &podium_domain::run::FailReason) -> Self {
         use podium_domain::run::FailReason as Reason;
@@ -366,12 +379,14 @@ pub struct ApiError {
     pub message: String,
     /// The fields that caused the error.
     pub fields: Vec<FieldProblem>,
+    /// The time after which the request may succeed, if it differs from that of the code.
+    retry_after: Option<Duration>,
 }
 
 impl ApiError {
     /// An error that no field caused.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: cut(message.into(), MESSAGE_BYTES_MAX), fields: Vec::new() }
+        Self { code, message: cut(message.into(), MESSAGE_BYTES_MAX), fields: Vec::new(), retry_after: None }
     }
 
     /// An error that one field caused.
@@ -379,7 +394,7 @@ impl ApiError {
         let message = cut(message.into(), MESSAGE_BYTES_MAX);
         let field = cut(field.into(), FIELD_BYTES_MAX);
         let fields = vec![FieldProblem { field, problem: message.clone() }];
-        Self { code, message, fields }
+        Self { code, message, fields, retry_after: None }
     }
 
     /// All listed problems of a request, as one error.
@@ -395,7 +410,18 @@ impl ApiError {
         if problems.are_cut {
             message.push_str(MORE);
         }
-        Self { code: ErrorCode::InvalidValue, message, fields: problems.listed }
+        Self { code: ErrorCode::InvalidValue, message, fields: problems.listed, retry_after: None }
+    }
+
+    /// The same error with the time after which the request may succeed.
+    #[must_use]
+    pub fn retrying_after(self, time: Option<Duration>) -> Self {
+        Self { retry_after: time, ..self }
+    }
+
+    /// The time after which the same request may succeed, if known. Both APIs tell it to the client.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.or_else(|| self.code.retry_after())
     }
 
     /// The first field that caused the error.
@@ -464,6 +490,9 @@ impl From<ApiError> for Status {
         let mapping = error.code.mapping();
         let mut details = ErrorDetails::new();
         details.set_error_info(mapping.reason, DOMAIN, [] as [(String, String); 0]);
+        if let Some(time) = error.retry_after() {
+            details.set_retry_info(Some(time));
+        }
         if !error.fields.is_empty() {
             let each = VIOLATIONS_BYTES_MAX / error.fields.len();
             let violations = error.fields.into_iter().map(|problem| {
@@ -514,6 +543,22 @@ mod tests {
             (Code::InvalidArgument, "INVALID_VALUE", "podium")
         );
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, "policy.steps_max");
+    }
+
+    #[test]
+    fn a_status_says_when_to_retry() {
+        let delay = |error: ApiError| {
+            Status::from(error).get_error_details().retry_info().and_then(|info| info.retry_delay)
+        };
+        for code in
+            [ErrorCode::Stopping, ErrorCode::Unavailable, ErrorCode::Overloaded, ErrorCode::TooManyStreams]
+        {
+            assert_eq!(delay(ApiError::new(code, "later")), Some(Duration::from_secs(1)), "{code:?}");
+        }
+        let quota = ApiError::new(ErrorCode::InsufficientQuota, "tomorrow");
+        assert_eq!(delay(quota.clone()), None);
+        let day = Some(Duration::from_hours(24));
+        assert_eq!(delay(quota.retrying_after(day)), day);
     }
 
     #[test]

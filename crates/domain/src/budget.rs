@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime, UtcOffset};
@@ -107,6 +108,17 @@ impl Period {
         };
         Timestamp::from_unix_ms(day().map_or(0, |seconds| seconds * 1000))
     }
+
+    /// The beginning of the period after the one that contains `at`; none for all time.
+    pub fn next_start(self, at: Timestamp) -> Option<Timestamp> {
+        let start = self.start(at);
+        match self {
+            Self::Day => Some(start.after(Duration::from_hours(24))),
+            // Every month has fewer than 32 days.
+            Self::Month => Some(self.start(start.after(Duration::from_hours(32 * 24)))),
+            Self::Total => None,
+        }
+    }
 }
 
 /// The amount that a run charges to each of its budgets.
@@ -187,6 +199,11 @@ mod tests {
         assert_eq!(Period::Day.start(leap).unix_ms(), 1_709_164_800_000);
         assert_eq!(Period::Month.start(leap).unix_ms(), 1_706_745_600_000);
         assert_eq!([Period::Day, Period::Month].map(|period| period.start(march)), [march; 2]);
+        assert_eq!([Period::Day, Period::Month].map(|period| period.next_start(leap)), [Some(march); 2]);
+        // 2024-03-02 and 2024-04-01.
+        assert_eq!(Period::Day.next_start(march).map(Timestamp::unix_ms), Some(1_709_337_600_000));
+        assert_eq!(Period::Month.next_start(march).map(Timestamp::unix_ms), Some(1_711_929_600_000));
+        assert_eq!(Period::Total.next_start(march), None);
         assert_eq!(Period::Total.start(march), Timestamp::default());
         for period in Period::ALL {
             assert_eq!(Period::from_name(period.as_str()), Some(period));

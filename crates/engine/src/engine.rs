@@ -53,6 +53,11 @@ impl Engine {
         Self { context, reads: Reads::new(), supervision }
     }
 
+    /// The time of its clock.
+    pub fn now(&self) -> Timestamp {
+        self.context.now()
+    }
+
     /// The counters of the step cache in this process.
     pub fn cache_counts(&self) -> CacheCounts {
         self.context.metrics().cache().counts()

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::time::Duration;
 
 use podium_api::{ApiError, ErrorCode};
+use podium_domain::budget::{Budget, Shortage};
 use podium_domain::conversation::Message;
 use podium_domain::ids::RunId;
 use podium_domain::pool::Feature;
 use podium_domain::run::{FailReason, Refusal, Run, RunState};
+use podium_domain::time::Timestamp;
 use podium_engine::{AnswerError, CommandError, RateError, SubmitError, WatchError};
 use podium_ports::causes::with_causes;
 use podium_ports::store::StoreError;
@@ -35,7 +38,8 @@ fn fail_error(run: RunId, reason: &FailReason) -> ApiError {
     ApiError::new(ErrorCode::of_failure(reason), format!("run {run} has no answer: {reason}"))
 }
 
-pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
+/// The error for a request that is not accepted. `budgets` are those that it is charged to.
+pub(crate) fn submit_error(error: &SubmitError, budgets: &[Budget], now: Timestamp) -> ApiError {
     match error {
         SubmitError::Policy(e) => {
             ApiError::on_field(ErrorCode::InvalidValue, format!("policy.{}", e.field), e.to_string())
@@ -68,10 +72,18 @@ pub(crate) fn submit_error(error: &SubmitError) -> ApiError {
             ApiError::on_field(ErrorCode::NoWorkerAllowed, "policy.workers_allowed", error.to_string())
         }
         SubmitError::OtherRequest { .. } => ApiError::new(ErrorCode::IdempotencyMismatch, error.to_string()),
-        SubmitError::OverBudget(e) => ApiError::new(ErrorCode::InsufficientQuota, e.to_string()),
+        SubmitError::OverBudget(e) => ApiError::new(ErrorCode::InsufficientQuota, e.to_string())
+            .retrying_after(next_period(e, budgets, now)),
         SubmitError::Store(e) => store_error(e),
         SubmitError::Illegal(e) => defect(e),
     }
+}
+
+/// The time until the budget has a new period; none if the run would not fit that either.
+fn next_period(shortage: &Shortage, budgets: &[Budget], now: Timestamp) -> Option<Duration> {
+    let is_it = |budget: &&Budget| budget.payer == shortage.payer && budget.cap == Some(shortage.cap);
+    let budget = budgets.iter().find(is_it).filter(|_| shortage.asked <= shortage.cap)?;
+    Some(budget.period.next_start(now)?.since(now))
 }
 
 /// The error for a run that cannot be watched.
@@ -210,6 +222,29 @@ pub(crate) fn defect(error: &(dyn Error + 'static)) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_that_is_used_up_says_when_its_next_period_begins() {
+        use podium_domain::budget::{Payer, Period};
+        use podium_domain::ids::TenantId;
+        use podium_domain::money::Cost;
+
+        let tenant = TenantId::new("acme").unwrap();
+        let payer = Payer::Tenant(tenant.clone());
+        let [one, ten] = [1, 10].map(Cost::from_nano_usd);
+        let wait = |period, asked| {
+            let budget = Budget { payer: payer.clone(), tenant: tenant.clone(), period, cap: Some(ten) };
+            let shortage =
+                Shortage { payer: payer.clone(), cap: ten, spent: ten, reserved: Cost::default(), asked };
+            // Half an hour before midnight, 2024-02-29.
+            let now = Timestamp::from_unix_ms(1_709_249_400_000);
+            submit_error(&SubmitError::OverBudget(shortage), &[budget], now).retry_after()
+        };
+        let half_an_hour = Some(Duration::from_mins(30));
+        assert_eq!([Period::Day, Period::Month].map(|period| wait(period, one)), [half_an_hour; 2]);
+        assert_eq!(wait(Period::Total, one), None);
+        assert_eq!(wait(Period::Day, Cost::from_nano_usd(11)), None);
+    }
 
     #[test]
     fn a_run_that_cannot_be_read_says_why_and_what_to_do() {

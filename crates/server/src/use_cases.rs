@@ -17,7 +17,9 @@ use crate::error_mapping::{rate_error, results_error, store_error, submit_error,
 
 /// Accepts a run.
 pub async fn submit(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submitted, ApiError> {
-    engine.submit(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+    let budgets = caller.budgets.clone();
+    let submitted = engine.submit(request(engine, caller, new_run)?).await;
+    submitted.map_err(|e| submit_error(&e, &budgets, engine.now()))
 }
 
 /// Accepts a run whose client waits for the end.
@@ -26,12 +28,15 @@ pub(crate) async fn ask(
     caller: Caller,
     new_run: NewRun,
 ) -> Result<(Submitted, Ending), ApiError> {
-    engine.ask(request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+    let budgets = caller.budgets.clone();
+    let asked = engine.ask(request(engine, caller, new_run)?).await;
+    asked.map_err(|e| submit_error(&e, &budgets, engine.now()))
 }
 
 /// Estimates the cost of a run.
 pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Estimate, ApiError> {
-    engine.estimate(&request(engine, caller, new_run)?).await.map_err(|e| submit_error(&e))
+    let request = request(engine, caller, new_run)?;
+    engine.estimate(&request).await.map_err(|e| submit_error(&e, &request.budgets, engine.now()))
 }
 
 /// Checks that a model is served here.

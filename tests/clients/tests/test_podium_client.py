@@ -242,6 +242,18 @@ def test_only_transient_errors_are_repeated_with_the_same_request_id(scripted: t
         assert len(server.request_ids) == 4 + QUICK.attempts_max
 
 
+def test_a_limit_is_waited_for_if_it_passes_soon(scripted: tuple[Scripted, str]) -> None:
+    server, address = scripted
+    with Client(address, retry=QUICK, deadline_s=None) as client:
+        server.failures += [(grpc.StatusCode.RESOURCE_EXHAUSTED, 0.01)]
+        client.create(question("Why?"))
+        assert len(server.request_ids) == 2
+        server.failures += [(grpc.StatusCode.RESOURCE_EXHAUSTED, 61)]
+        with pytest.raises(CallError):
+            client.create(question("Why?"))
+        assert len(server.request_ids) == 3
+
+
 def test_a_pause_that_the_server_asks_for_is_kept(scripted: tuple[Scripted, str]) -> None:
     server, address = scripted
     with Client(address, retry=QUICK) as client:

@@ -32,7 +32,8 @@ class Tls:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When a failed call is repeated. Only UNAVAILABLE, ABORTED and lost connections are.
+    """When a failed call is repeated. Only UNAVAILABLE, ABORTED, lost connections, and limits that pass within a
+    minute are.
 
     The pause doubles with each failure, up to `backoff_max_s`; up to half of it is random. If the server asks for a longer pause
     (`google.rpc.RetryInfo`), the client waits that long. A call whose deadline would pass meanwhile fails at once.

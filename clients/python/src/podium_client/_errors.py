@@ -8,6 +8,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 _DETAILS = "grpc-status-details-bin"
 _LOST = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+# Longest time that a limit may ask a client to wait before the call is repeated.
+_LIMIT_DELAY_MAX_S = 60.0
 _TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED)
 
 
@@ -49,6 +51,9 @@ class CallError(Exception):
     @property
     def is_transient(self) -> bool:
         """Whether the same call may succeed later. Calls are repeated for this reason only."""
+        if self.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            # A limit that the server expects to have room again soon. A budget's next period may be weeks away.
+            return self.retry_delay_s is not None and self.retry_delay_s <= _LIMIT_DELAY_MAX_S
         return self.code in _TRANSIENT
 
 

@@ -3,8 +3,8 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use podium_api::ApiError;
 use podium_api::openai::ErrorBody;
-use podium_api::{ApiError, ErrorCode};
 use podium_domain::ids::RunId;
 
 use crate::connections::Unread;
@@ -66,8 +66,10 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(SHOULD_RETRY, HeaderValue::from_static(if mapping.retry { "true" } else { "false" }));
-        if let Some(seconds) = retry_after(error.code) {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(seconds));
+        if let Some(time) = error.retry_after() {
+            // In whole seconds, and not before the time.
+            let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         if let Some(run) = self.run {
             name_run(&mut response, run);
@@ -80,18 +82,6 @@ impl IntoResponse for Refusal {
 /// A status of the table of errors.
 pub(super) fn status_of(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
-/// The seconds after which the same request may succeed, if known.
-fn retry_after(code: ErrorCode) -> Option<&'static str> {
-    match code {
-        ErrorCode::Stopping | ErrorCode::Unavailable | ErrorCode::Overloaded | ErrorCode::TooManyStreams => {
-            Some("1")
-        }
-        // The run has already waited until its deadline.
-        ErrorCode::WorkerRateLimited => Some("20"),
-        _ => None,
-    }
 }
 
 /// A response with a JSON body.
@@ -117,6 +107,8 @@ pub(super) fn unread_json(run: RunId, body: String, unread: &Unread) -> Result<R
 
 #[cfg(test)]
 mod tests {
+    use podium_api::ErrorCode;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,10 @@
 //! Requests and answers beyond a limit.
 
+use std::time::Duration;
+
 use podium_api::v1;
 use podium_ports::server::ServerLimits;
-use podium_testkit::Answer;
+use podium_testkit::{Answer, Gate};
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic_types::StatusExt as _;
@@ -141,4 +143,21 @@ async fn a_long_body_is_answered() {
         crate::test_server::question("why?", false).replacen('{', &format!("{{\"user\":\"{user}\","), 1);
     let reply = server.send(COMPLETIONS, "", &body).await;
     assert_eq!(reply.status, 200, "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_watch_beyond_the_tenants_limit_says_when_to_retry() {
+    let server = TestServer::open(ServerLimits { tenant_streams_max: 1, ..ServerLimits::default() }).await;
+    let gate = Gate::closed();
+    server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+    let mut client = server.client().await;
+    let run_id = within(client.create_run(asking("why?"))).await.unwrap().into_inner().run.unwrap().run_id;
+    let watch = v1::WatchRunRequest { run_id, after_sequence: 0 };
+    let _open = within(client.watch_run(watch.clone())).await.unwrap();
+    let status = within(client.watch_run(watch)).await.unwrap_err();
+    let details = status.get_error_details();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(details.error_info().unwrap().reason, "TOO_MANY_STREAMS");
+    assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+    gate.open();
 }
