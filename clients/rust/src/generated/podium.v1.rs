@@ -1923,6 +1923,43 @@ pub struct Outcome {
     #[prost(uint64, tag = "7")]
     pub latency_ms: u64,
 }
+/// A request for the models.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListModelsRequest {}
+/// The models.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListModelsResponse {
+    /// The models, at most a few for each conductor.
+    #[prost(message, repeated, tag = "1")]
+    pub models: ::prost::alloc::vec::Vec<Model>,
+}
+/// The model to return.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetModelRequest {
+    /// Its name, as in CreateRunRequest.model.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// The model.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetModelResponse {
+    /// The model.
+    #[prost(message, optional, tag = "1")]
+    pub model: ::core::option::Option<Model>,
+}
+/// A model that requests may name.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Model {
+    /// `podium-mini`, `podium-ultra`, or one of them pinned.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its tier.
+    #[prost(enumeration = "Tier", tag = "2")]
+    pub tier: i32,
+    /// The conductor that it is pinned to, or the conductor and the pool: `<conductor>.<pool>`. Empty: it is not pinned.
+    #[prost(string, tag = "3")]
+    pub pin: ::prost::alloc::string::String,
+}
 /// Generated client implementations.
 pub mod podium_service_client {
     #![allow(
@@ -1937,7 +1974,8 @@ pub mod podium_service_client {
     /// Plans questions over a pool of models, runs the workflows and keeps every run.
     ///
     /// Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
-    /// a google.rpc.BadRequest, which names the first dozen invalid fields. A request has at most 2 MiB. Messages may be compressed with
+    /// a google.rpc.BadRequest, which names the first dozen invalid fields. An error that may pass carries a
+    /// google.rpc.RetryInfo, if the server knows when. A request has at most 2 MiB, a response 16 MiB. Messages may be compressed with
     /// gzip.
     ///
     /// A caller authenticates by the metadata `authorization: Bearer KEY`. If the server requires no key, a caller without one is the
@@ -2284,6 +2322,57 @@ pub mod podium_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("podium.v1.PodiumService", "ListOutcomes"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the models that this server serves: each tier by itself, and pinned to each conductor of the server.
+        pub async fn list_models(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListModelsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListModelsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/ListModels",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("podium.v1.PodiumService", "ListModels"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns a model, also one that is pinned to the server's pool. NOT_FOUND with reason `MODEL_NOT_FOUND`: this server does not serve
+        /// it.
+        pub async fn get_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetModelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/GetModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("podium.v1.PodiumService", "GetModel"));
             self.inner.unary(req, path, codec).await
         }
     }

@@ -278,4 +278,18 @@ impl PodiumService for Scripted {
     ) -> Result<Response<v1::ListOutcomesResponse>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
+
+    async fn list_models(
+        &self,
+        _: Request<v1::ListModelsRequest>,
+    ) -> Result<Response<v1::ListModelsResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_model(
+        &self,
+        _: Request<v1::GetModelRequest>,
+    ) -> Result<Response<v1::GetModelResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
 }

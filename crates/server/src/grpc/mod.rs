@@ -2,6 +2,7 @@
 
 mod deadline;
 mod forward;
+mod models;
 mod ratings;
 mod service;
 

@@ -15,7 +15,7 @@ use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use super::ratings;
+use super::{models, ratings};
 use crate::auth::{Authenticator, Caller};
 use crate::connections::Unread;
 use crate::error_mapping;
@@ -212,6 +212,22 @@ impl PodiumService for Runs {
     ) -> Result<Response<v1::ListOutcomesResponse>, Status> {
         let tenant = self.caller(&request).await?.tenant;
         Ok(Response::new(ratings::outcomes(&self.engine, &tenant, request.into_inner()).await?))
+    }
+
+    async fn list_models(
+        &self,
+        request: Request<v1::ListModelsRequest>,
+    ) -> Result<Response<v1::ListModelsResponse>, Status> {
+        self.caller(&request).await?;
+        Ok(Response::new(models::list(&self.engine)))
+    }
+
+    async fn get_model(
+        &self,
+        request: Request<v1::GetModelRequest>,
+    ) -> Result<Response<v1::GetModelResponse>, Status> {
+        self.caller(&request).await?;
+        Ok(Response::new(models::one(&self.engine, &request.into_inner().name)?))
     }
 }
 

@@ -16,6 +16,8 @@ mod layers;
 mod lifetime;
 #[cfg(test)]
 mod messages;
+#[cfg(test)]
+mod models;
 mod openapi;
 #[cfg(test)]
 mod request_checks;

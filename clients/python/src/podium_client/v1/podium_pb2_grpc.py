@@ -29,7 +29,8 @@ class PodiumServiceStub(object):
     """Plans questions over a pool of models, runs the workflows and keeps every run.
 
     Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
-    a google.rpc.BadRequest, which names the first dozen invalid fields. A request has at most 2 MiB. Messages may be compressed with
+    a google.rpc.BadRequest, which names the first dozen invalid fields. An error that may pass carries a
+    google.rpc.RetryInfo, if the server knows when. A request has at most 2 MiB, a response 16 MiB. Messages may be compressed with
     gzip.
 
     A caller authenticates by the metadata `authorization: Bearer KEY`. If the server requires no key, a caller without one is the
@@ -93,13 +94,24 @@ class PodiumServiceStub(object):
                 request_serializer=podium_dot_v1_dot_podium__pb2.ListOutcomesRequest.SerializeToString,
                 response_deserializer=podium_dot_v1_dot_podium__pb2.ListOutcomesResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/podium.v1.PodiumService/ListModels',
+                request_serializer=podium_dot_v1_dot_podium__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
+        self.GetModel = channel.unary_unary(
+                '/podium.v1.PodiumService/GetModel',
+                request_serializer=podium_dot_v1_dot_podium__pb2.GetModelRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.GetModelResponse.FromString,
+                _registered_method=True)
 
 
 class PodiumServiceServicer(object):
     """Plans questions over a pool of models, runs the workflows and keeps every run.
 
     Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
-    a google.rpc.BadRequest, which names the first dozen invalid fields. A request has at most 2 MiB. Messages may be compressed with
+    a google.rpc.BadRequest, which names the first dozen invalid fields. An error that may pass carries a
+    google.rpc.RetryInfo, if the server knows when. A request has at most 2 MiB, a response 16 MiB. Messages may be compressed with
     gzip.
 
     A caller authenticates by the metadata `authorization: Bearer KEY`. If the server requires no key, a caller without one is the
@@ -193,6 +205,21 @@ class PodiumServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListModels(self, request, context):
+        """Lists the models that this server serves: each tier by itself, and pinned to each conductor of the server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetModel(self, request, context):
+        """Returns a model, also one that is pinned to the server's pool. NOT_FOUND with reason `MODEL_NOT_FOUND`: this server does not serve
+        it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PodiumServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -246,6 +273,16 @@ def add_PodiumServiceServicer_to_server(servicer, server):
                     request_deserializer=podium_dot_v1_dot_podium__pb2.ListOutcomesRequest.FromString,
                     response_serializer=podium_dot_v1_dot_podium__pb2.ListOutcomesResponse.SerializeToString,
             ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.ListModelsRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'GetModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetModel,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.GetModelRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.GetModelResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'podium.v1.PodiumService', rpc_method_handlers)
@@ -258,7 +295,8 @@ class PodiumService(object):
     """Plans questions over a pool of models, runs the workflows and keeps every run.
 
     Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
-    a google.rpc.BadRequest, which names the first dozen invalid fields. A request has at most 2 MiB. Messages may be compressed with
+    a google.rpc.BadRequest, which names the first dozen invalid fields. An error that may pass carries a
+    google.rpc.RetryInfo, if the server knows when. A request has at most 2 MiB, a response 16 MiB. Messages may be compressed with
     gzip.
 
     A caller authenticates by the metadata `authorization: Bearer KEY`. If the server requires no key, a caller without one is the
@@ -526,6 +564,60 @@ class PodiumService(object):
             '/podium.v1.PodiumService/ListOutcomes',
             podium_dot_v1_dot_podium__pb2.ListOutcomesRequest.SerializeToString,
             podium_dot_v1_dot_podium__pb2.ListOutcomesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/ListModels',
+            podium_dot_v1_dot_podium__pb2.ListModelsRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/GetModel',
+            podium_dot_v1_dot_podium__pb2.GetModelRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.GetModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

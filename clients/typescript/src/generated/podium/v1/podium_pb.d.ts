@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Effort, Message as Message$1, Policy, ResponseFormat, Run, RunSummary, Sampling, Tool, ToolChoice, ToolResult } from "./run_pb.js";
+import type { Effort, Message as Message$1, Policy, ResponseFormat, Run, RunSummary, Sampling, Tier, Tool, ToolChoice, ToolResult } from "./run_pb.js";
 import type { Heartbeat, PlanningText, RunEvent, StepRestarted, StepText, StepToolCall } from "./event_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
@@ -844,10 +844,119 @@ export declare type Outcome = Message<"podium.v1.Outcome"> & {
 export declare const OutcomeSchema: GenMessage<Outcome>;
 
 /**
+ * A request for the models.
+ *
+ * @generated from message podium.v1.ListModelsRequest
+ */
+export declare type ListModelsRequest = Message<"podium.v1.ListModelsRequest"> & {
+};
+
+/**
+ * Describes the message podium.v1.ListModelsRequest.
+ * Use `create(ListModelsRequestSchema)` to create a new message.
+ */
+export declare const ListModelsRequestSchema: GenMessage<ListModelsRequest>;
+
+/**
+ * The models.
+ *
+ * @generated from message podium.v1.ListModelsResponse
+ */
+export declare type ListModelsResponse = Message<"podium.v1.ListModelsResponse"> & {
+  /**
+   * The models, at most a few for each conductor.
+   *
+   * @generated from field: repeated podium.v1.Model models = 1;
+   */
+  models: Model[];
+};
+
+/**
+ * Describes the message podium.v1.ListModelsResponse.
+ * Use `create(ListModelsResponseSchema)` to create a new message.
+ */
+export declare const ListModelsResponseSchema: GenMessage<ListModelsResponse>;
+
+/**
+ * The model to return.
+ *
+ * @generated from message podium.v1.GetModelRequest
+ */
+export declare type GetModelRequest = Message<"podium.v1.GetModelRequest"> & {
+  /**
+   * Its name, as in CreateRunRequest.model.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message podium.v1.GetModelRequest.
+ * Use `create(GetModelRequestSchema)` to create a new message.
+ */
+export declare const GetModelRequestSchema: GenMessage<GetModelRequest>;
+
+/**
+ * The model.
+ *
+ * @generated from message podium.v1.GetModelResponse
+ */
+export declare type GetModelResponse = Message<"podium.v1.GetModelResponse"> & {
+  /**
+   * The model.
+   *
+   * @generated from field: podium.v1.Model model = 1;
+   */
+  model?: Model | undefined;
+};
+
+/**
+ * Describes the message podium.v1.GetModelResponse.
+ * Use `create(GetModelResponseSchema)` to create a new message.
+ */
+export declare const GetModelResponseSchema: GenMessage<GetModelResponse>;
+
+/**
+ * A model that requests may name.
+ *
+ * @generated from message podium.v1.Model
+ */
+export declare type Model = Message<"podium.v1.Model"> & {
+  /**
+   * `podium-mini`, `podium-ultra`, or one of them pinned.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Its tier.
+   *
+   * @generated from field: podium.v1.Tier tier = 2;
+   */
+  tier: Tier;
+
+  /**
+   * The conductor that it is pinned to, or the conductor and the pool: `<conductor>.<pool>`. Empty: it is not pinned.
+   *
+   * @generated from field: string pin = 3;
+   */
+  pin: string;
+};
+
+/**
+ * Describes the message podium.v1.Model.
+ * Use `create(ModelSchema)` to create a new message.
+ */
+export declare const ModelSchema: GenMessage<Model>;
+
+/**
  * Plans questions over a pool of models, runs the workflows and keeps every run.
  *
  * Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
- * a google.rpc.BadRequest, which names the first dozen invalid fields. A request has at most 2 MiB. Messages may be compressed with
+ * a google.rpc.BadRequest, which names the first dozen invalid fields. An error that may pass carries a
+ * google.rpc.RetryInfo, if the server knows when. A request has at most 2 MiB, a response 16 MiB. Messages may be compressed with
  * gzip.
  *
  * A caller authenticates by the metadata `authorization: Bearer KEY`. If the server requires no key, a caller without one is the
@@ -972,6 +1081,27 @@ export declare const PodiumService: GenService<{
     methodKind: "unary";
     input: typeof ListOutcomesRequestSchema;
     output: typeof ListOutcomesResponseSchema;
+  },
+  /**
+   * Lists the models that this server serves: each tier by itself, and pinned to each conductor of the server.
+   *
+   * @generated from rpc podium.v1.PodiumService.ListModels
+   */
+  listModels: {
+    methodKind: "unary";
+    input: typeof ListModelsRequestSchema;
+    output: typeof ListModelsResponseSchema;
+  },
+  /**
+   * Returns a model, also one that is pinned to the server's pool. NOT_FOUND with reason `MODEL_NOT_FOUND`: this server does not serve
+   * it.
+   *
+   * @generated from rpc podium.v1.PodiumService.GetModel
+   */
+  getModel: {
+    methodKind: "unary";
+    input: typeof GetModelRequestSchema;
+    output: typeof GetModelResponseSchema;
   },
 }>;
 
