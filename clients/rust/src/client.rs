@@ -84,12 +84,17 @@ impl Client {
 
     /// The tenant's runs, the newest first. Pages are read as the stream is; it ends after an error.
     pub fn list(&self) -> BoxStream<'static, Result<v1::RunSummary, Error>> {
-        let client = self.clone();
+        self.list_matching("")
+    }
+
+    /// The same runs as far as a filter allows them, such as `state = FAILED AND tier = ultra`; see `ListRunsRequest.filter`.
+    pub fn list_matching(&self, filter: &str) -> BoxStream<'static, Result<v1::RunSummary, Error>> {
+        let (client, filter) = (self.clone(), filter.to_owned());
         let pages = stream::try_unfold(Some(String::new()), move |token| {
-            let client = client.clone();
+            let (client, filter) = (client.clone(), filter.clone());
             async move {
                 let Some(page_token) = token else { return Ok(None) };
-                let page = client.list_page(v1::ListRunsRequest { page_size: 0, page_token }).await?;
+                let page = client.list_page(v1::ListRunsRequest { page_size: 0, page_token, filter }).await?;
                 let next = Some(page.next_page_token).filter(|token| !token.is_empty());
                 Ok(Some((page.runs, next)))
             }

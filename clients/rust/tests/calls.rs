@@ -209,6 +209,9 @@ async fn a_list_reads_all_pages() {
     let runs: Vec<_> = soon(client(&server).list().try_collect()).await.unwrap();
     let ids: Vec<_> = runs.iter().map(|run| run.run_id.as_str()).collect();
     assert_eq!(ids, ["c", "b", "a"]);
+    let some = client(&server).list_matching("tier = mini");
+    assert_eq!(soon(some.try_collect::<Vec<_>>()).await.unwrap().len(), 3);
+    assert_eq!(server.filters(), ["", "", "tier = mini", "tier = mini"]);
 }
 
 #[tokio::test]

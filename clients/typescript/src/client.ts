@@ -105,10 +105,13 @@ export class PodiumClient {
     return present(await this.#call("GetRun", options, (call) => this.service.getRun({ runId }, call)));
   }
 
-  /** The tenant's runs, the newest first. Pages are read as the iterator is. */
-  async *list(options?: CallOptions): AsyncGenerator<RunSummary> {
+  /**
+   * The tenant's runs, the newest first. Pages are read as the iterator is. A filter is such as `state = FAILED AND tier = ultra`; see
+   * `ListRunsRequest.filter`.
+   */
+  async *list(options?: CallOptions, filter = ""): AsyncGenerator<RunSummary> {
     for (let pageToken = ""; ; ) {
-      const page = await this.#call("ListRuns", options, (call) => this.service.listRuns({ pageToken }, call));
+      const page = await this.#call("ListRuns", options, (call) => this.service.listRuns({ pageToken, filter }, call));
       yield* page.runs;
       pageToken = page.nextPageToken;
       if (!pageToken) return;

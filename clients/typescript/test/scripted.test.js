@@ -26,6 +26,7 @@ class Scripted {
   requestIds = [];
   keys = [];
   watchedAfter = [];
+  filters = [];
   #server;
   #sessions = new Set();
 
@@ -41,8 +42,10 @@ class Scripted {
           return { run: { runId: "run", requestId: request.requestId } };
         },
         getRun: () => ({ run: this.run }),
-        listRuns: ({ pageToken }) =>
-          pageToken ? { runs: [{ runId: "a" }] } : { runs: [{ runId: "c" }, { runId: "b" }], nextPageToken: "second" },
+        listRuns: ({ pageToken, filter }) => {
+          this.filters.push(filter);
+          return pageToken ? { runs: [{ runId: "a" }] } : { runs: [{ runId: "c" }, { runId: "b" }], nextPageToken: "second" };
+        },
         watchRun: async function* (request) {
           this.watchedAfter.push(request.afterSequence);
           const { updates, end } = this.watches.shift();
@@ -223,10 +226,12 @@ scripted("a signal ends a watch", {}, async (server, client) => {
   assert.equal(server.watchedAfter.length, 1);
 });
 
-scripted("a list reads all pages", {}, async (_server, client) => {
+scripted("a list reads all pages", {}, async (server, client) => {
   const ids = [];
   for await (const run of client.list()) ids.push(run.runId);
   assert.deepEqual(ids, ["c", "b", "a"]);
+  for await (const _ of client.list(undefined, "tier = mini"));
+  assert.deepEqual(server.filters, ["", "", "tier = mini", "tier = mini"]);
 });
 
 test("a private authority is trusted, and the client has a certificate", { timeout: 60_000 }, async () => {

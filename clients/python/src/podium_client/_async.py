@@ -70,11 +70,14 @@ class AsyncClient:
         response: podium_pb2.GetRunResponse = await self._call("GetRun", podium_pb2.GetRunRequest(run_id=run_id))
         return response.run
 
-    async def list(self) -> AsyncIterator[run_pb2.RunSummary]:
-        """The tenant's runs, the newest first. Pages are read as the iterator is."""
+    async def list(self, filter: str = "") -> AsyncIterator[run_pb2.RunSummary]:
+        """The tenant's runs, the newest first. Pages are read as the iterator is.
+
+        A filter is such as `state = FAILED AND tier = ultra`; see `ListRunsRequest.filter`.
+        """
         token = ""
         while True:
-            request = podium_pb2.ListRunsRequest(page_token=token)
+            request = podium_pb2.ListRunsRequest(page_token=token, filter=filter)
             page: podium_pb2.ListRunsResponse = await self._call("ListRuns", request)
             for run in page.runs:
                 yield run

@@ -66,11 +66,14 @@ class Client:
         response: podium_pb2.GetRunResponse = self._call("GetRun", podium_pb2.GetRunRequest(run_id=run_id))
         return response.run
 
-    def list(self) -> Iterator[run_pb2.RunSummary]:
-        """The tenant's runs, the newest first. Pages are read as the iterator is."""
+    def list(self, filter: str = "") -> Iterator[run_pb2.RunSummary]:
+        """The tenant's runs, the newest first. Pages are read as the iterator is.
+
+        A filter is such as `state = FAILED AND tier = ultra`; see `ListRunsRequest.filter`.
+        """
         token = ""
         while True:
-            page: podium_pb2.ListRunsResponse = self._call("ListRuns", podium_pb2.ListRunsRequest(page_token=token))
+            page: podium_pb2.ListRunsResponse = self._call("ListRuns", podium_pb2.ListRunsRequest(page_token=token, filter=filter))
             yield from page.runs
             token = page.next_page_token
             if not token:

@@ -1750,6 +1750,11 @@ pub struct ListRunsRequest {
     /// The next_page_token of the previous page. Empty: the newest runs.
     #[prost(string, tag = "2")]
     pub page_token: ::prost::alloc::string::String,
+    /// Restrictions with `AND` between them, as AIP-160 writes them, at most 1024 bytes: `state = SUCCEEDED`, `tier = ultra`,
+    /// `model = "podium-ultra@<conductor>"`, and `create_time` (when the run was accepted) with `>=`, `>`, `<` and `<=`, such as
+    /// `create_time >= "2026-11-01T00:00:00Z"`. Every page needs the same filter. Empty: all runs.
+    #[prost(string, tag = "3")]
+    pub filter: ::prost::alloc::string::String,
 }
 /// A page of the list.
 #[derive(Clone, PartialEq, ::prost::Message)]

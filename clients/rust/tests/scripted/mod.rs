@@ -34,6 +34,7 @@ struct State {
     timeouts: Vec<Option<String>>,
     keys: Vec<String>,
     watched_after: Vec<u64>,
+    filters: Vec<String>,
 }
 
 /// The script, and the record of the calls.
@@ -148,6 +149,10 @@ impl Server {
         read(&self.scripted.state.lock().unwrap())
     }
 
+    pub(crate) fn filters(&self) -> Vec<String> {
+        self.read(|state| state.filters.clone())
+    }
+
     pub(crate) fn request_ids(&self) -> Vec<String> {
         self.read(|state| state.request_ids.clone())
     }
@@ -226,7 +231,9 @@ impl PodiumService for Scripted {
         &self,
         request: Request<v1::ListRunsRequest>,
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
-        let (ids, next): (&[_], _) = match request.into_inner().page_token.as_str() {
+        let v1::ListRunsRequest { page_token, filter, .. } = request.into_inner();
+        self.state.lock().unwrap().filters.push(filter);
+        let (ids, next): (&[_], _) = match page_token.as_str() {
             "" => (&["c", "b"], "second"),
             "second" => (&["a"], ""),
             other => return Err(Status::invalid_argument(format!("unknown page `{other}`"))),

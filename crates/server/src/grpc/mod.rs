@@ -1,6 +1,7 @@
 //! The gRPC API: `podium.v1`, health, reflection.
 
 mod deadline;
+mod filter;
 mod forward;
 mod models;
 mod ratings;

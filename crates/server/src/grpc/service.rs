@@ -10,11 +10,12 @@ use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
 use podium_domain::ids::RunId;
 use podium_domain::trace::TRACE_PARENT;
 use podium_engine::{Engine, Submitted};
-use podium_ports::store::{RunFilter, RunSummary};
+use podium_ports::store::RunSummary;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use super::filter::filter;
 use super::{models, ratings};
 use crate::auth::{Authenticator, Caller};
 use crate::connections::Unread;
@@ -142,12 +143,13 @@ impl PodiumService for Runs {
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
         let tenant = self.caller(&request).await?.tenant;
         let request = request.into_inner();
+        let filter = filter(&request.filter)?;
         let before = page_token(&request.page_token)?;
         let size = page_size(request.page_size);
         // One more than requested: it shows whether there is another page.
         let mut runs = self
             .engine
-            .list(&tenant, &RunFilter::default(), before, size + 1)
+            .list(&tenant, &filter, before, size + 1)
             .await
             .map_err(|e| error_mapping::store_error(&e))?;
         let has_more = runs.len() > size as usize;

@@ -1,8 +1,11 @@
 //! Reading and cancelling runs over HTTP.
 
+use podium_api::v1;
 use podium_ports::server::ServerLimits;
 use podium_testkit::{Answer, Gate};
 use serde_json::Value;
+use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
 
@@ -89,4 +92,40 @@ async fn another_tenants_run_does_not_exist() {
     }
     assert_eq!(server.send(&format!("GET /v1/runs/{id}"), &own, "").await.status, 200);
     assert_eq!(server.send("GET /v1/runs/none", &own, "").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_list_over_grpc_is_filtered() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let mut client = server.client().await;
+    for model in ["podium-ultra", "podium-mini", "podium-mini"] {
+        let request = v1::CreateRunRequest { model: model.to_owned(), ..asking("why?") };
+        let run = within(client.create_run(request)).await.unwrap().into_inner().run.unwrap();
+        server.ended(run.run_id.parse().unwrap()).await;
+    }
+    let mut list = async |filter: &str, page_size, page_token: &str| {
+        let (filter, page_token) = (filter.to_owned(), page_token.to_owned());
+        let request = v1::ListRunsRequest { page_size, page_token, filter };
+        within(client.list_runs(request)).await.map(tonic::Response::into_inner)
+    };
+    for (filter, count) in [
+        ("", 3),
+        ("state = SUCCEEDED", 3),
+        ("state = FAILED", 0),
+        ("tier = mini AND state = RUN_STATE_SUCCEEDED", 2),
+        ("model = \"podium-ultra\"", 1),
+        ("create_time >= \"2000-01-01T00:00:00Z\" AND create_time < \"2200-01-01T00:00:00Z\"", 3),
+        ("create_time < \"2000-01-01T00:00:00Z\"", 0),
+    ] {
+        assert_eq!(list(filter, 0, "").await.unwrap().runs.len(), count, "{filter}");
+    }
+    let first = list("tier = mini", 1, "").await.unwrap();
+    let second = list("tier = mini", 1, &first.next_page_token).await.unwrap();
+    assert_eq!((first.runs.len(), second.runs.len(), second.next_page_token.as_str()), (1, 1, ""));
+    assert_ne!(first.runs, second.runs);
+    let status = list("colour = red", 0, "").await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let violations = status.get_error_details().bad_request().unwrap().field_violations.clone();
+    assert_eq!(violations[0].field, "filter");
+    assert!(violations[0].description.contains("unknown field `colour`"), "{violations:?}");
 }

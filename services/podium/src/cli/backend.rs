@@ -119,7 +119,7 @@ impl Backend {
 
     /// The newest runs, at most `limit`.
     pub(crate) async fn list(&mut self, limit: u32) -> Result<Vec<v1::RunSummary>, Error> {
-        let request = v1::ListRunsRequest { page_size: limit, page_token: String::new() };
+        let request = v1::ListRunsRequest { page_size: limit, ..Default::default() };
         let response = match self {
             Self::Server(client) => client.list_runs(request).await,
             Self::Here(here) => here.1.list_runs(Request::new(request)).await,
@@ -207,7 +207,7 @@ async fn connect(url: &str, wait: Duration) -> Result<Backend, Error> {
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     // The server may be another program.
-    let probe = client.list_runs(v1::ListRunsRequest { page_size: 1, page_token: String::new() });
+    let probe = client.list_runs(v1::ListRunsRequest { page_size: 1, ..Default::default() });
     match tokio::time::timeout(CONNECT_WAIT, probe).await {
         Ok(Ok(_)) => Ok(Backend::Server(Box::new(client))),
         Ok(Err(status)) => Err(not_served(url, status)),

@@ -27,7 +27,7 @@ from podium_client.v1 import event_pb2 as podium_dot_v1_dot_event__pb2
 from podium_client.v1 import run_pb2 as podium_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16podium/v1/podium.proto\x12\tpodium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15podium/v1/event.proto\x1a\x13podium/v1/run.proto\"\xc6\x03\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x08messages\x18\x03 \x03(\x0b\x32\x12.podium.v1.Message\x12!\n\x06\x65\x66\x66ort\x18\x04 \x01(\x0e\x32\x11.podium.v1.Effort\x12!\n\x06policy\x18\x05 \x01(\x0b\x32\x11.podium.v1.Policy\x12\x1e\n\x11\x61nswer_tokens_max\x18\x06 \x01(\rH\x00\x88\x01\x01\x12%\n\x08sampling\x18\x1e \x01(\x0b\x32\x13.podium.v1.Sampling\x12\x32\n\x0fresponse_format\x18( \x01(\x0b\x32\x19.podium.v1.ResponseFormat\x12\x0c\n\x04stop\x18) \x03(\t\x12\x1e\n\x05tools\x18* \x03(\x0b\x32\x0f.podium.v1.Tool\x12*\n\x0btool_choice\x18+ \x01(\x0b\x32\x15.podium.v1.ToolChoice\x12 \n\x13parallel_tool_calls\x18, \x01(\x08H\x01\x88\x01\x01\x42\x14\n\x12_answer_tokens_maxB\x16\n\x14_parallel_tool_calls\"B\n\x11\x43reateRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\x12\x10\n\x08\x65xisting\x18\x02 \x01(\x08\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\"\xb0\x02\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x13.podium.v1.RunEventH\x00\x12\x30\n\rplanning_text\x18\x02 \x01(\x0b\x32\x17.podium.v1.PlanningTextH\x00\x12(\n\tstep_text\x18\x03 \x01(\x0b\x32\x13.podium.v1.StepTextH\x00\x12\x32\n\x0estep_restarted\x18\x04 \x01(\x0b\x32\x18.podium.v1.StepRestartedH\x00\x12)\n\theartbeat\x18\x05 \x01(\x0b\x32\x14.podium.v1.HeartbeatH\x00\x12\x31\n\x0estep_tool_call\x18\x06 \x01(\x0b\x32\x17.podium.v1.StepToolCallH\x00\x42\x08\n\x06update\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"-\n\x0eGetRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x11\x43\x61ncelRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"R\n\x18SubmitToolResultsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12&\n\x07results\x18\x02 \x03(\x0b\x32\x15.podium.v1.ToolResult\"8\n\x19SubmitToolResultsResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"8\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"P\n\x10ListRunsResponse\x12#\n\x04runs\x18\x01 \x03(\x0b\x32\x15.podium.v1.RunSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\">\n\x12\x45stimateRunRequest\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.podium.v1.CreateRunRequest\"\xc1\x01\n\x13\x45stimateRunResponse\x12\x19\n\x11\x63ost_max_nano_usd\x18\x01 \x01(\x04\x12\"\n\x1aplanning_cost_max_nano_usd\x18\x02 \x01(\x04\x12\x19\n\x11\x63ost_min_nano_usd\x18\x03 \x01(\x04\x12\'\n\x05steps\x18\x04 \x03(\x0b\x32\x18.podium.v1.EstimatedStep\x12\'\n\x07typical\x18\x05 \x01(\x0b\x32\x16.podium.v1.TypicalCost\"2\n\x0bTypicalCost\x12\x15\n\rcost_nano_usd\x18\x01 \x01(\x04\x12\x0c\n\x04runs\x18\x02 \x01(\r\":\n\rEstimatedStep\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x19\n\x11\x63ost_max_nano_usd\x18\x02 \x01(\x04\"\x14\n\x12ListBudgetsRequest\"9\n\x13ListBudgetsResponse\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.podium.v1.Budget\"\xbd\x01\n\x06\x42udget\x12\r\n\x05payer\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x35\n\x11period_start_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x0c\x63\x61p_nano_usd\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0espent_nano_usd\x18\x05 \x01(\x04\x12\x19\n\x11reserved_nano_usd\x18\x06 \x01(\x04\x42\x0f\n\r_cap_nano_usd\"O\n\x0eRateRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\x05score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x63omment\x18\x03 \x01(\tB\x08\n\x06_score\"4\n\x0fRateRunResponse\x12!\n\x06rating\x18\x01 \x01(\x0b\x32\x11.podium.v1.Rating\"(\n\x06Rating\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x0f\n\x07\x63omment\x18\x02 \x01(\t\"\x9b\x01\n\x13ListOutcomesRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x14ListOutcomesResponse\x12$\n\x08outcomes\x18\x01 \x03(\x0b\x32\x12.podium.v1.Outcome\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb8\x01\n\x07Outcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12!\n\x06rating\x18\x04 \x01(\x0b\x32\x11.podium.v1.Rating\x12-\n\trate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rcost_nano_usd\x18\x06 \x01(\x04\x12\x12\n\nlatency_ms\x18\x07 \x01(\x04\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.podium.v1.Model\"\x1f\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"3\n\x10GetModelResponse\x12\x1f\n\x05model\x18\x01 \x01(\x0b\x32\x10.podium.v1.Model\"A\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x04tier\x18\x02 \x01(\x0e\x32\x0f.podium.v1.Tier\x12\x0b\n\x03pin\x18\x03 \x01(\t2\x89\x07\n\rPodiumService\x12\x46\n\tCreateRun\x12\x1b.podium.v1.CreateRunRequest\x1a\x1c.podium.v1.CreateRunResponse\x12\x45\n\x08WatchRun\x12\x1a.podium.v1.WatchRunRequest\x1a\x1b.podium.v1.WatchRunResponse0\x01\x12=\n\x06GetRun\x12\x18.podium.v1.GetRunRequest\x1a\x19.podium.v1.GetRunResponse\x12\x46\n\tCancelRun\x12\x1b.podium.v1.CancelRunRequest\x1a\x1c.podium.v1.CancelRunResponse\x12^\n\x11SubmitToolResults\x12#.podium.v1.SubmitToolResultsRequest\x1a$.podium.v1.SubmitToolResultsResponse\x12\x43\n\x08ListRuns\x12\x1a.podium.v1.ListRunsRequest\x1a\x1b.podium.v1.ListRunsResponse\x12L\n\x0b\x45stimateRun\x12\x1d.podium.v1.EstimateRunRequest\x1a\x1e.podium.v1.EstimateRunResponse\x12L\n\x0bListBudgets\x12\x1d.podium.v1.ListBudgetsRequest\x1a\x1e.podium.v1.ListBudgetsResponse\x12@\n\x07RateRun\x12\x19.podium.v1.RateRunRequest\x1a\x1a.podium.v1.RateRunResponse\x12O\n\x0cListOutcomes\x12\x1e.podium.v1.ListOutcomesRequest\x1a\x1f.podium.v1.ListOutcomesResponse\x12I\n\nListModels\x12\x1c.podium.v1.ListModelsRequest\x1a\x1d.podium.v1.ListModelsResponse\x12\x43\n\x08GetModel\x12\x1a.podium.v1.GetModelRequest\x1a\x1b.podium.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16podium/v1/podium.proto\x12\tpodium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15podium/v1/event.proto\x1a\x13podium/v1/run.proto\"\xc6\x03\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x08messages\x18\x03 \x03(\x0b\x32\x12.podium.v1.Message\x12!\n\x06\x65\x66\x66ort\x18\x04 \x01(\x0e\x32\x11.podium.v1.Effort\x12!\n\x06policy\x18\x05 \x01(\x0b\x32\x11.podium.v1.Policy\x12\x1e\n\x11\x61nswer_tokens_max\x18\x06 \x01(\rH\x00\x88\x01\x01\x12%\n\x08sampling\x18\x1e \x01(\x0b\x32\x13.podium.v1.Sampling\x12\x32\n\x0fresponse_format\x18( \x01(\x0b\x32\x19.podium.v1.ResponseFormat\x12\x0c\n\x04stop\x18) \x03(\t\x12\x1e\n\x05tools\x18* \x03(\x0b\x32\x0f.podium.v1.Tool\x12*\n\x0btool_choice\x18+ \x01(\x0b\x32\x15.podium.v1.ToolChoice\x12 \n\x13parallel_tool_calls\x18, \x01(\x08H\x01\x88\x01\x01\x42\x14\n\x12_answer_tokens_maxB\x16\n\x14_parallel_tool_calls\"B\n\x11\x43reateRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\x12\x10\n\x08\x65xisting\x18\x02 \x01(\x08\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\"\xb0\x02\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x13.podium.v1.RunEventH\x00\x12\x30\n\rplanning_text\x18\x02 \x01(\x0b\x32\x17.podium.v1.PlanningTextH\x00\x12(\n\tstep_text\x18\x03 \x01(\x0b\x32\x13.podium.v1.StepTextH\x00\x12\x32\n\x0estep_restarted\x18\x04 \x01(\x0b\x32\x18.podium.v1.StepRestartedH\x00\x12)\n\theartbeat\x18\x05 \x01(\x0b\x32\x14.podium.v1.HeartbeatH\x00\x12\x31\n\x0estep_tool_call\x18\x06 \x01(\x0b\x32\x17.podium.v1.StepToolCallH\x00\x42\x08\n\x06update\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"-\n\x0eGetRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x11\x43\x61ncelRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"R\n\x18SubmitToolResultsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12&\n\x07results\x18\x02 \x03(\x0b\x32\x15.podium.v1.ToolResult\"8\n\x19SubmitToolResultsResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.podium.v1.Run\"H\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\"P\n\x10ListRunsResponse\x12#\n\x04runs\x18\x01 \x03(\x0b\x32\x15.podium.v1.RunSummary\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\">\n\x12\x45stimateRunRequest\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.podium.v1.CreateRunRequest\"\xc1\x01\n\x13\x45stimateRunResponse\x12\x19\n\x11\x63ost_max_nano_usd\x18\x01 \x01(\x04\x12\"\n\x1aplanning_cost_max_nano_usd\x18\x02 \x01(\x04\x12\x19\n\x11\x63ost_min_nano_usd\x18\x03 \x01(\x04\x12\'\n\x05steps\x18\x04 \x03(\x0b\x32\x18.podium.v1.EstimatedStep\x12\'\n\x07typical\x18\x05 \x01(\x0b\x32\x16.podium.v1.TypicalCost\"2\n\x0bTypicalCost\x12\x15\n\rcost_nano_usd\x18\x01 \x01(\x04\x12\x0c\n\x04runs\x18\x02 \x01(\r\":\n\rEstimatedStep\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x19\n\x11\x63ost_max_nano_usd\x18\x02 \x01(\x04\"\x14\n\x12ListBudgetsRequest\"9\n\x13ListBudgetsResponse\x12\"\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x11.podium.v1.Budget\"\xbd\x01\n\x06\x42udget\x12\r\n\x05payer\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x35\n\x11period_start_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x0c\x63\x61p_nano_usd\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0espent_nano_usd\x18\x05 \x01(\x04\x12\x19\n\x11reserved_nano_usd\x18\x06 \x01(\x04\x42\x0f\n\r_cap_nano_usd\"O\n\x0eRateRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\x05score\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x63omment\x18\x03 \x01(\tB\x08\n\x06_score\"4\n\x0fRateRunResponse\x12!\n\x06rating\x18\x01 \x01(\x0b\x32\x11.podium.v1.Rating\"(\n\x06Rating\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x0f\n\x07\x63omment\x18\x02 \x01(\t\"\x9b\x01\n\x13ListOutcomesRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x14ListOutcomesResponse\x12$\n\x08outcomes\x18\x01 \x03(\x0b\x32\x12.podium.v1.Outcome\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb8\x01\n\x07Outcome\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12!\n\x06rating\x18\x04 \x01(\x0b\x32\x11.podium.v1.Rating\x12-\n\trate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rcost_nano_usd\x18\x06 \x01(\x04\x12\x12\n\nlatency_ms\x18\x07 \x01(\x04\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.podium.v1.Model\"\x1f\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"3\n\x10GetModelResponse\x12\x1f\n\x05model\x18\x01 \x01(\x0b\x32\x10.podium.v1.Model\"A\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x04tier\x18\x02 \x01(\x0e\x32\x0f.podium.v1.Tier\x12\x0b\n\x03pin\x18\x03 \x01(\t2\x89\x07\n\rPodiumService\x12\x46\n\tCreateRun\x12\x1b.podium.v1.CreateRunRequest\x1a\x1c.podium.v1.CreateRunResponse\x12\x45\n\x08WatchRun\x12\x1a.podium.v1.WatchRunRequest\x1a\x1b.podium.v1.WatchRunResponse0\x01\x12=\n\x06GetRun\x12\x18.podium.v1.GetRunRequest\x1a\x19.podium.v1.GetRunResponse\x12\x46\n\tCancelRun\x12\x1b.podium.v1.CancelRunRequest\x1a\x1c.podium.v1.CancelRunResponse\x12^\n\x11SubmitToolResults\x12#.podium.v1.SubmitToolResultsRequest\x1a$.podium.v1.SubmitToolResultsResponse\x12\x43\n\x08ListRuns\x12\x1a.podium.v1.ListRunsRequest\x1a\x1b.podium.v1.ListRunsResponse\x12L\n\x0b\x45stimateRun\x12\x1d.podium.v1.EstimateRunRequest\x1a\x1e.podium.v1.EstimateRunResponse\x12L\n\x0bListBudgets\x12\x1d.podium.v1.ListBudgetsRequest\x1a\x1e.podium.v1.ListBudgetsResponse\x12@\n\x07RateRun\x12\x19.podium.v1.RateRunRequest\x1a\x1a.podium.v1.RateRunResponse\x12O\n\x0cListOutcomes\x12\x1e.podium.v1.ListOutcomesRequest\x1a\x1f.podium.v1.ListOutcomesResponse\x12I\n\nListModels\x12\x1c.podium.v1.ListModelsRequest\x1a\x1d.podium.v1.ListModelsResponse\x12\x43\n\x08GetModel\x12\x1a.podium.v1.GetModelRequest\x1a\x1b.podium.v1.GetModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,45 +55,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITTOOLRESULTSRESPONSE']._serialized_start=1255
   _globals['_SUBMITTOOLRESULTSRESPONSE']._serialized_end=1311
   _globals['_LISTRUNSREQUEST']._serialized_start=1313
-  _globals['_LISTRUNSREQUEST']._serialized_end=1369
-  _globals['_LISTRUNSRESPONSE']._serialized_start=1371
-  _globals['_LISTRUNSRESPONSE']._serialized_end=1451
-  _globals['_ESTIMATERUNREQUEST']._serialized_start=1453
-  _globals['_ESTIMATERUNREQUEST']._serialized_end=1515
-  _globals['_ESTIMATERUNRESPONSE']._serialized_start=1518
-  _globals['_ESTIMATERUNRESPONSE']._serialized_end=1711
-  _globals['_TYPICALCOST']._serialized_start=1713
-  _globals['_TYPICALCOST']._serialized_end=1763
-  _globals['_ESTIMATEDSTEP']._serialized_start=1765
-  _globals['_ESTIMATEDSTEP']._serialized_end=1823
-  _globals['_LISTBUDGETSREQUEST']._serialized_start=1825
-  _globals['_LISTBUDGETSREQUEST']._serialized_end=1845
-  _globals['_LISTBUDGETSRESPONSE']._serialized_start=1847
-  _globals['_LISTBUDGETSRESPONSE']._serialized_end=1904
-  _globals['_BUDGET']._serialized_start=1907
-  _globals['_BUDGET']._serialized_end=2096
-  _globals['_RATERUNREQUEST']._serialized_start=2098
-  _globals['_RATERUNREQUEST']._serialized_end=2177
-  _globals['_RATERUNRESPONSE']._serialized_start=2179
-  _globals['_RATERUNRESPONSE']._serialized_end=2231
-  _globals['_RATING']._serialized_start=2233
-  _globals['_RATING']._serialized_end=2273
-  _globals['_LISTOUTCOMESREQUEST']._serialized_start=2276
-  _globals['_LISTOUTCOMESREQUEST']._serialized_end=2431
-  _globals['_LISTOUTCOMESRESPONSE']._serialized_start=2433
-  _globals['_LISTOUTCOMESRESPONSE']._serialized_end=2518
-  _globals['_OUTCOME']._serialized_start=2521
-  _globals['_OUTCOME']._serialized_end=2705
-  _globals['_LISTMODELSREQUEST']._serialized_start=2707
-  _globals['_LISTMODELSREQUEST']._serialized_end=2726
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2728
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2782
-  _globals['_GETMODELREQUEST']._serialized_start=2784
-  _globals['_GETMODELREQUEST']._serialized_end=2815
-  _globals['_GETMODELRESPONSE']._serialized_start=2817
-  _globals['_GETMODELRESPONSE']._serialized_end=2868
-  _globals['_MODEL']._serialized_start=2870
-  _globals['_MODEL']._serialized_end=2935
-  _globals['_PODIUMSERVICE']._serialized_start=2938
-  _globals['_PODIUMSERVICE']._serialized_end=3843
+  _globals['_LISTRUNSREQUEST']._serialized_end=1385
+  _globals['_LISTRUNSRESPONSE']._serialized_start=1387
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1467
+  _globals['_ESTIMATERUNREQUEST']._serialized_start=1469
+  _globals['_ESTIMATERUNREQUEST']._serialized_end=1531
+  _globals['_ESTIMATERUNRESPONSE']._serialized_start=1534
+  _globals['_ESTIMATERUNRESPONSE']._serialized_end=1727
+  _globals['_TYPICALCOST']._serialized_start=1729
+  _globals['_TYPICALCOST']._serialized_end=1779
+  _globals['_ESTIMATEDSTEP']._serialized_start=1781
+  _globals['_ESTIMATEDSTEP']._serialized_end=1839
+  _globals['_LISTBUDGETSREQUEST']._serialized_start=1841
+  _globals['_LISTBUDGETSREQUEST']._serialized_end=1861
+  _globals['_LISTBUDGETSRESPONSE']._serialized_start=1863
+  _globals['_LISTBUDGETSRESPONSE']._serialized_end=1920
+  _globals['_BUDGET']._serialized_start=1923
+  _globals['_BUDGET']._serialized_end=2112
+  _globals['_RATERUNREQUEST']._serialized_start=2114
+  _globals['_RATERUNREQUEST']._serialized_end=2193
+  _globals['_RATERUNRESPONSE']._serialized_start=2195
+  _globals['_RATERUNRESPONSE']._serialized_end=2247
+  _globals['_RATING']._serialized_start=2249
+  _globals['_RATING']._serialized_end=2289
+  _globals['_LISTOUTCOMESREQUEST']._serialized_start=2292
+  _globals['_LISTOUTCOMESREQUEST']._serialized_end=2447
+  _globals['_LISTOUTCOMESRESPONSE']._serialized_start=2449
+  _globals['_LISTOUTCOMESRESPONSE']._serialized_end=2534
+  _globals['_OUTCOME']._serialized_start=2537
+  _globals['_OUTCOME']._serialized_end=2721
+  _globals['_LISTMODELSREQUEST']._serialized_start=2723
+  _globals['_LISTMODELSREQUEST']._serialized_end=2742
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2744
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2798
+  _globals['_GETMODELREQUEST']._serialized_start=2800
+  _globals['_GETMODELREQUEST']._serialized_end=2831
+  _globals['_GETMODELRESPONSE']._serialized_start=2833
+  _globals['_GETMODELRESPONSE']._serialized_end=2884
+  _globals['_MODEL']._serialized_start=2886
+  _globals['_MODEL']._serialized_end=2951
+  _globals['_PODIUMSERVICE']._serialized_start=2954
+  _globals['_PODIUMSERVICE']._serialized_end=3859
 # @@protoc_insertion_point(module_scope)

@@ -383,6 +383,15 @@ export declare type ListRunsRequest = Message<"podium.v1.ListRunsRequest"> & {
    * @generated from field: string page_token = 2;
    */
   pageToken: string;
+
+  /**
+   * Restrictions with `AND` between them, as AIP-160 writes them, at most 1024 bytes: `state = SUCCEEDED`, `tier = ultra`,
+   * `model = "podium-ultra@<conductor>"`, and `create_time` (when the run was accepted) with `>=`, `>`, `<` and `<=`, such as
+   * `create_time >= "2026-11-01T00:00:00Z"`. Every page needs the same filter. Empty: all runs.
+   *
+   * @generated from field: string filter = 3;
+   */
+  filter: string;
 };
 
 /**
