@@ -1,9 +1,10 @@
 //! `podium-local-cluster`: starts a cluster on this machine, prints its addresses, and ends it on a signal. Started under the name of
 //! one of the cluster's programs, the binary is that program.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Parser;
 use podium_local_cluster::{Cluster, Shape, dispatch};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +24,9 @@ struct Arguments {
     /// The conductor: `llama:FOLDER`, `fixed:FILE`, `direct` and so on; paths are relative to the repository.
     #[arg(long, default_value = "direct")]
     conductor: String,
+    /// The pool file; its workers are simulated. The demo's pool without it.
+    #[arg(long)]
+    pool: Option<PathBuf>,
 }
 
 /// A question that the demo's conductor and its simulated workers can answer.
@@ -44,8 +48,11 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(arguments: Arguments) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
-    let Arguments { gateways, planners, executors, conductor } = arguments;
-    let shape = Shape::new(gateways, planners, executors, conductor);
+    let Arguments { gateways, planners, executors, conductor, pool } = arguments;
+    let mut shape = Shape::new(gateways, planners, executors, conductor);
+    if let Some(path) = pool {
+        shape.pool = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    }
     let binary = std::env::current_exe()?;
     let starting = Cluster::start(&binary, &shape);
     let cluster = tokio::select! {
