@@ -81,6 +81,15 @@ class Process:
             time.sleep(0.02)
         raise AssertionError(f"nothing listens on port {port}: {self.log.read_text()}")
 
+    def memory_kb(self) -> int:
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1])
+
+    def files(self) -> int:
+        """The number of its open files and connections."""
+        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
     def stop(self) -> None:
         self.process.terminate()
         try:

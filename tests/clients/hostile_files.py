@@ -1,4 +1,8 @@
-"""Files that requests may not have, for the corpora of hostile requests."""
+"""What the corpora of hostile requests share: files that requests may not have, and the growth of a server that they may cause."""
+
+# Growth of a server that its allocator may keep after a corpus; the corpora themselves are several times larger.
+GROWTH_MAX_KB = 32 * 1024
+FILES_GROWTH_MAX = 8
 
 PDF = "data:application/pdf;base64,JVBERi1x"
 

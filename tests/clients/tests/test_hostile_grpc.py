@@ -1,14 +1,16 @@
 """Hostile requests over gRPC: wrong values are rejected with the name of their field, and invalid bytes without harm to the server.
 Requests are estimated, not run, so none may call a worker."""
 
+import pathlib
 import random
 from collections.abc import Iterator
 
 import grpc
 import pytest
-from conftest import PATIENCE_S, Generated, Podium
+from conftest import PATIENCE_S, Generated, Podium, roomy_pool, serve_pool
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from hostile_files import FILES_GROWTH_MAX, GROWTH_MAX_KB
 
 ESTIMATE = "/podium.v1.PodiumService/EstimateRun"
 MUTATIONS = 300
@@ -85,8 +87,8 @@ def fields_of(error: grpc.RpcError) -> list[str]:
     return []
 
 
-def test_wrong_values_are_rejected_by_name(podium: Podium, stub: object, generated: Generated) -> None:
-    calls = len(podium.calls())
+def complaints(stub: object, generated: Generated) -> list[str]:
+    """Sends all wrong requests, and returns what is wrong with the answers."""
     wrong = []
     for fields, name in wrong_requests(generated):
         message = {"role": generated.run.ROLE_USER, "text": "why?"}
@@ -99,11 +101,18 @@ def test_wrong_values_are_rejected_by_name(podium: Podium, stub: object, generat
             is_named = any(field.startswith(name) for field in named)
             if error.code() != grpc.StatusCode.INVALID_ARGUMENT or not is_named:
                 wrong.append(f"{name}: {error.code()} {named} {error.details()[:200]} for {str(fields)[:200]}")
+    return wrong
+
+
+def test_wrong_values_are_rejected_by_name(podium: Podium, stub: object, generated: Generated) -> None:
+    calls = len(podium.calls())
+    wrong = complaints(stub, generated)
     assert not wrong, "\n".join(wrong)
     assert len(podium.calls()) == calls
 
 
-def test_invalid_bytes_do_no_harm(podium: Podium, channel: grpc.Channel, generated: Generated) -> None:
+def codes_of_invalid_bytes(channel: grpc.Channel, generated: Generated) -> set[grpc.StatusCode]:
+    """Sends a request whose bytes are changed at random, many times, and returns the codes of the answers."""
     dice = random.Random(7)
     run = generated.run
     message = {"role": run.ROLE_USER, "text": "why?", "parts": [{"image": {"url": "https://example.org/a.png"}}]}
@@ -131,8 +140,35 @@ def test_invalid_bytes_do_no_harm(podium: Podium, channel: grpc.Channel, generat
             codes.add(grpc.StatusCode.OK)
         except grpc.RpcError as error:
             codes.add(error.code())
+    return codes
+
+
+def test_invalid_bytes_do_no_harm(channel: grpc.Channel, generated: Generated) -> None:
+    codes = codes_of_invalid_bytes(channel, generated)
     assert grpc.StatusCode.INVALID_ARGUMENT in codes
     assert codes <= ALLOWED, codes - ALLOWED
+
+
+def test_hostile_calls_leave_no_memory_and_no_files_behind(
+    tmp_path: pathlib.Path, vendor: str, generated: Generated
+) -> None:
+    process, podium = serve_pool(tmp_path, vendor, "direct:caller", roomy_pool(vendor, caller="sim-echo"))
+    try:
+        with grpc.insecure_channel(podium.grpc) as channel:
+            stub = generated.service.PodiumServiceStub(channel)
+
+            def assault() -> tuple[int, int]:
+                for _ in range(3):
+                    assert not complaints(stub, generated)
+                    codes_of_invalid_bytes(channel, generated)
+                return process.memory_kb(), process.files()
+
+            memory, files = assault()
+            memory_after, files_after = assault()
+        assert memory_after - memory < GROWTH_MAX_KB
+        assert files_after - files <= FILES_GROWTH_MAX
+    finally:
+        process.stop()
 
 
 @pytest.mark.parametrize("method", ["GetRun", "CancelRun", "WatchRun", "RateRun"])
