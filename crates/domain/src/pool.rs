@@ -141,6 +141,9 @@ pub struct Worker {
     pub extras: Extras,
     /// Its fallbacks, the best first. `None`: the pool names none, so any other worker may be used.
     pub fallbacks: Option<Vec<WorkerId>>,
+    /// Whether its calls carry the header `traceparent`, so that the vendor's spans join the trace of the run. For vendors of one's
+    /// own only: the header names the client's trace.
+    pub trace: bool,
 }
 
 impl Worker {

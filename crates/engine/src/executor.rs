@@ -231,6 +231,7 @@ impl Executor {
             claimed.guard.disown();
             return None;
         };
+        let call = call.traced(claimed.claim, self.context.parts().traces.as_deref());
         self.retries.called(&worker.id, self.context.now());
         let making =
             ClaimedCall { context: &self.context, vendors: &self.vendors, call: &call, claimed: &claimed };

@@ -11,6 +11,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::limits::Quota;
 use podium_domain::policy::Effort;
 use podium_domain::pool::Worker;
+use podium_domain::trace::TraceParent;
 use podium_domain::usage::Usage;
 
 use crate::BoxError;
@@ -46,6 +47,8 @@ pub struct ChatRequest {
     /// Requests with the same hint begin with the same tools and `system` messages: the vendor may cache its work on them. Ignored
     /// if the worker cannot.
     pub cache_hint: Option<String>,
+    /// The span of the call, for a vendor that continues the trace. `None`: the vendor learns of no trace.
+    pub trace: Option<TraceParent>,
 }
 
 impl ChatRequest {
@@ -63,6 +66,7 @@ impl ChatRequest {
             tools: None,
             answer: AnswerForm::Text,
             cache_hint: None,
+            trace: None,
         }
     }
 }

@@ -36,10 +36,13 @@ impl Sampling {
     fn keeps(self, run: &Run) -> bool {
         let ended = run.ended_at().unwrap_or_else(|| run.changed_at());
         let took = ended.since(run.spec().accepted_at);
+        matches!(run.state(), RunState::Failed { .. }) || took >= self.slow || self.samples(run)
+    }
+
+    /// Whether the run's trace is kept whatever happens to the run: by its client's decision, or else by its id.
+    fn samples(self, run: &Run) -> bool {
         let by_client = run.spec().request.trace.map(|parent| parent.is_sampled);
-        matches!(run.state(), RunState::Failed { .. })
-            || took >= self.slow
-            || by_client.unwrap_or_else(|| self.share.includes(run.id()))
+        by_client.unwrap_or_else(|| self.share.includes(run.id()))
     }
 }
 
@@ -74,6 +77,10 @@ impl RunTraces for Traces {
                 self.processor.on_end(span);
             }
         }
+    }
+
+    fn is_sampled(&self, run: &Run) -> bool {
+        self.sampling.samples(run)
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::{KeyHeader, Pool, TokenLimitField, Vendor, WireFormat, Worker};
+use podium_domain::trace::TRACE_PARENT;
 use podium_ports::limiter::Quota;
 use podium_ports::vendor::{ChatEvent, ChatRequest, ChatStream, VendorError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -261,6 +262,9 @@ impl Endpoint {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(header) = format.header(request) {
             headers.insert(header.name, HeaderValue::from_static(header.value));
+        }
+        if let Some(Ok(span)) = request.trace.map(|span| HeaderValue::try_from(span.to_string())) {
+            headers.insert(TRACE_PARENT, span);
         }
         Ok(Prepared { client, url, headers, body, token_limit })
     }

@@ -135,6 +135,7 @@ impl RequestFile {
             tools: (!tools.is_empty()).then_some(ToolUse { tools, choice, at_once }),
             answer,
             cache_hint: self.cache_hint,
+            trace: None,
         }
     }
 }

@@ -38,6 +38,9 @@ pub struct Call {
     pub subtask: String,
     /// SHA-256 of the last user turn, in hexadecimal.
     pub message_sha256: String,
+    /// The header `traceparent`, if the caller sent one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The outcome of a call.
@@ -79,6 +82,7 @@ pub(crate) struct Arrival {
     pub(crate) stream: bool,
     pub(crate) subtask: String,
     pub(crate) message_sha256: String,
+    pub(crate) traceparent: Option<String>,
 }
 
 impl CallLog {
@@ -106,6 +110,7 @@ impl CallLog {
             fault: None,
             subtask: arrival.subtask,
             message_sha256: arrival.message_sha256,
+            traceparent: arrival.traceparent,
         });
         let generation = kept.generation;
         drop(kept);
@@ -219,7 +224,13 @@ mod tests {
     use podium_demo_workers::Model;
 
     fn arrival() -> Arrival {
-        Arrival { model: Model::Echo, stream: false, subtask: "x".to_owned(), message_sha256: String::new() }
+        Arrival {
+            model: Model::Echo,
+            stream: false,
+            subtask: "x".to_owned(),
+            message_sha256: String::new(),
+            traceparent: None,
+        }
     }
 
     #[test]

@@ -337,6 +337,20 @@ async fn an_answer_follows_the_response_format() {
 }
 
 #[tokio::test]
+async fn a_call_carries_the_span_that_its_request_names_and_no_other() {
+    let setup = Setup::new().await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for format in ["openai-chat", "openai-responses", "anthropic", "gemini"] {
+        setup.ask(format, &question("Oslo")).await.unwrap();
+        let traced = ChatRequest { trace: Some(parent.parse().unwrap()), ..question("Oslo") };
+        setup.ask(format, &traced).await.unwrap();
+        let calls = setup.sim.calls();
+        let seen: Vec<_> = calls[calls.len() - 2..].iter().map(|call| call.traceparent.as_deref()).collect();
+        assert_eq!(seen, [None, Some(parent)], "{format}");
+    }
+}
+
+#[tokio::test]
 async fn reasoning_is_shown_sealed_and_accepted_again() {
     let setup = Setup::new().await;
     for format in ["openai-responses", "anthropic", "gemini"] {

@@ -105,6 +105,9 @@ struct WorkerEntry {
     #[serde(default)]
     body: toml::Table,
     fallbacks: Option<Vec<String>>,
+    /// Whether calls carry the header `traceparent`.
+    #[serde(default)]
+    trace: bool,
 }
 
 fn text_only() -> Vec<Modality> {
@@ -247,6 +250,7 @@ fn worker(
         limits,
         extras,
         fallbacks,
+        trace: entry.trace,
     })
 }
 

@@ -39,6 +39,16 @@ fn a_valid_file_gets_its_defaults() {
 }
 
 #[test]
+fn a_worker_continues_traces_only_if_its_entry_says_so() {
+    assert!(!Pool::parse(GOOD).unwrap().workers()[0].trace);
+    let with = |value: &str| {
+        Pool::parse(&GOOD.replace("context_tokens", &format!("trace = {value}\ncontext_tokens")))
+    };
+    assert!(with("true").unwrap().workers()[0].trace);
+    assert!(with("1").unwrap_err().to_string().contains("expected a boolean"));
+}
+
+#[test]
 fn every_silence_of_a_call_is_bounded() {
     let pool = |features: &str, limits: &str| {
         let more =

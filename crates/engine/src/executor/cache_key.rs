@@ -48,7 +48,7 @@ pub(super) fn cache_key(
     request: &ChatRequest,
 ) -> Option<CacheKey> {
     // The request is destructured completely, so that a new field does not compile before it is considered here. The cache hint
-    // does not change the answer.
+    // and the span do not change the answer.
     let ChatRequest {
         messages,
         output_tokens_max,
@@ -61,6 +61,7 @@ pub(super) fn cache_key(
         tools,
         answer,
         cache_hint: _,
+        trace: _,
     } = request;
     let is_repeatable = seed.is_some() || temperature.is_some_and(|temperature| temperature <= 0.0);
     let names_url = || messages.iter().flat_map(Message::attachments).any(Attachment::is_at_url);

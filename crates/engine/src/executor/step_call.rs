@@ -13,7 +13,9 @@ use podium_domain::run::{Run, StepRef, TaskRef};
 use podium_domain::sampling::Sampling;
 use podium_domain::time::Timestamp;
 use podium_domain::tools::{CallsAtOnce, ToolUse};
+use podium_domain::trace::TraceParent;
 use podium_ports::limiter::{Outcome, Permit, Settlement};
+use podium_ports::run_traces::RunTraces;
 use podium_ports::vendor::ChatRequest;
 
 use crate::claims::claim::Claimed;
@@ -34,6 +36,22 @@ impl StepCall {
     pub(super) fn new(run: &Arc<Run>, step: StepRef, worker: &Worker) -> Option<Self> {
         let request = request(run, step, worker)?;
         Some(Self { run: Arc::clone(run), step, worker: worker.clone(), request })
+    }
+
+    /// The call with the span of its attempt, for a worker that continues the trace. Without spans of its own, this process passes the
+    /// client's span on.
+    pub(super) fn traced(mut self, claim: ClaimId, traces: Option<&dyn RunTraces>) -> Self {
+        if self.worker.trace {
+            self.request.trace = match traces {
+                Some(traces) => Some(TraceParent {
+                    trace: self.run.trace_id(),
+                    span: claim.into(),
+                    is_sampled: traces.is_sampled(&self.run),
+                }),
+                None => self.run.spec().request.trace,
+            };
+        }
+        self
     }
 
     pub(super) fn task(&self) -> TaskRef {

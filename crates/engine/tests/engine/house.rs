@@ -20,6 +20,7 @@ use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::limiter::Limiter;
 use podium_ports::live::LiveStream;
 use podium_ports::queue::StepQueue;
+use podium_ports::run_traces::RunTraces;
 use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 use podium_store_sqlite::Store;
@@ -43,6 +44,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) traces: Option<Arc<dyn RunTraces>>,
 }
 
 /// The work of a process.
@@ -61,10 +63,10 @@ impl Roles {
 
 impl Parts {
     fn engine(&self, options: Options) -> Engine {
-        let Self { store, queue, live, conductors, clock, ids, pool, .. } = self.clone();
+        let Self { store, queue, live, conductors, clock, ids, pool, traces, .. } = self.clone();
         let conductors = ConductorProfile::of_all(&conductors);
         Engine::new(
-            podium_engine::Parts { store, queue, live, conductors, clock, ids, pool, traces: None },
+            podium_engine::Parts { store, queue, live, conductors, clock, ids, pool, traces },
             options,
         )
     }
@@ -131,6 +133,7 @@ impl House {
             clock,
             ids: Arc::new(SeededIds::new(7)),
             pool: Arc::new(a_pool()),
+            traces: None,
         };
         Self::of(parts, options, vendor, conductor, folder)
     }

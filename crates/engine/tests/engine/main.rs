@@ -70,6 +70,8 @@ mod throttle;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod window;

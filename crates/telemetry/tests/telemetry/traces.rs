@@ -14,6 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::run::{Run, TaskRef};
 use podium_domain::share::Share;
+use podium_domain::trace::SpanId;
 use podium_ports::clock::Ids as _;
 use podium_telemetry::{MetricsPage, Sampling, TelemetrySettings, start};
 use podium_testkit::{Driven, SeededIds, a_pool_with_tools, a_spec, a_spec_with_tools, plan_of};
@@ -161,6 +162,8 @@ async fn a_run_is_one_tree_of_spans_below_the_clients() {
         ("CHAIN".to_owned(), run.id().to_string())
     );
     let call = &spans[3];
+    let claim = run.rounds()[0].steps[0].task.attempts[0].claim;
+    assert_eq!(hex(&call.span_id), SpanId::from(claim).to_string(), "calls carry this id to vendors");
     assert_eq!(
         ["gen_ai.request.model", "gen_ai.provider.name", "gen_ai.usage.input_tokens", "podium.attempt"]
             .map(|key| text(call, key)),

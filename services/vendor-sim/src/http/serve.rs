@@ -42,14 +42,22 @@ const LOGGED_BYTES_MAX: usize = 2_000;
 /// A body, or the error of reading it.
 type MaybeBody = Result<Bytes, BytesRejection>;
 
-pub(super) async fn chat_completions(State(shared): State<Arc<Shared>>, body: MaybeBody) -> Response {
+pub(super) async fn chat_completions(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: MaybeBody,
+) -> Response {
     let ask = read(body).and_then(|body| chat::parse(&body));
-    respond(&shared, Format::Chat, ask).await
+    respond(&shared, Format::Chat, &headers, ask).await
 }
 
-pub(super) async fn create_response(State(shared): State<Arc<Shared>>, body: MaybeBody) -> Response {
+pub(super) async fn create_response(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: MaybeBody,
+) -> Response {
     let ask = read(body).and_then(|body| responses::parse(&body));
-    respond(&shared, Format::Responses, ask).await
+    respond(&shared, Format::Responses, &headers, ask).await
 }
 
 pub(super) async fn create_message(
@@ -59,32 +67,41 @@ pub(super) async fn create_message(
 ) -> Response {
     let ask = messages::version(&headers)
         .and_then(|version| read(body).and_then(|body| messages::parse(&body, version)));
-    respond(&shared, Format::Messages, ask).await
+    respond(&shared, Format::Messages, &headers, ask).await
 }
 
 pub(super) async fn generate_content(
     State(shared): State<Arc<Shared>>,
     Path(action): Path<String>,
+    headers: HeaderMap,
     body: MaybeBody,
 ) -> Response {
     let ask = match gemini::action(&action) {
         Some((model, delivery)) => read(body).and_then(|body| gemini::parse(&body, model, delivery)),
         None => Err(ApiError::unknown_model(&action)),
     };
-    respond(&shared, Format::Gemini, ask).await
+    respond(&shared, Format::Gemini, &headers, ask).await
 }
 
 fn read(body: MaybeBody) -> Result<Bytes, ApiError> {
     body.map_err(|_| ApiError::too_large())
 }
 
-async fn respond(shared: &Arc<Shared>, format: Format, ask: Result<Ask, ApiError>) -> Response {
+async fn respond(
+    shared: &Arc<Shared>,
+    format: Format,
+    headers: &HeaderMap,
+    ask: Result<Ask, ApiError>,
+) -> Response {
     let model = |ask: Ask| match Model::named(&ask.model) {
         Some(model) => Ok((model, ask)),
         None => Err(ApiError::unknown_model(&ask.model)),
     };
     let mut response = match ask.and_then(model) {
-        Ok((model, ask)) => called(shared, format, model, ask).await,
+        Ok((model, ask)) => {
+            let arrival = arrival(model, &ask, headers);
+            called(shared, format, model, arrival, ask).await
+        }
         Err(error) => error.response(format),
     };
     let draw = dice::draw(shared.seed(), &["request", &shared.calls.received().to_string()]);
@@ -96,8 +113,8 @@ async fn respond(shared: &Arc<Shared>, format: Format, ask: Result<Ask, ApiError
     response
 }
 
-async fn called(shared: &Arc<Shared>, format: Format, model: Model, ask: Ask) -> Response {
-    let entry = shared.calls.begin(arrival(model, &ask));
+async fn called(shared: &Arc<Shared>, format: Format, model: Model, arrival: Arrival, ask: Ask) -> Response {
+    let entry = shared.calls.begin(arrival);
     if let Some(wait) = refused_by_limit(shared, &ask) {
         entry.show_fault("limit");
         entry.end(Outcome::Failed);
@@ -135,7 +152,7 @@ fn tokens(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-fn arrival(model: Model, ask: &Ask) -> Arrival {
+fn arrival(model: Model, ask: &Ask, headers: &HeaderMap) -> Arrival {
     let message = ask.last_user_text();
     let mut subtask = prompt::task(message).subtask;
     let end = (0..=LOGGED_BYTES_MAX.min(subtask.len())).rev().find(|end| subtask.is_char_boundary(*end));
@@ -146,7 +163,8 @@ fn arrival(model: Model, ask: &Ask) -> Arrival {
         let _ = write!(digits, "{byte:02x}");
         digits
     });
-    Arrival { model, stream: ask.delivery != Delivery::Whole, subtask, message_sha256 }
+    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Arrival { model, stream: ask.delivery != Delivery::Whole, subtask, message_sha256, traceparent }
 }
 
 async fn answered(
