@@ -74,6 +74,7 @@ impl From<&Run> for v1::Run {
             degraded: run.is_degraded(),
             refused: run.refusal().is_some(),
             saved: Some(run.saved()).filter(|saved| *saved != Saved::default()).map(Into::into),
+            trace_id: run.trace_id().to_string(),
         }
     }
 }

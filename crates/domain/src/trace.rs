@@ -35,6 +35,9 @@ pub struct TraceParent {
 /// The name of the header with the client's span, in HTTP and in gRPC's metadata.
 pub const TRACE_PARENT: &str = "traceparent";
 
+/// The name of the header with the trace of a run in responses, in HTTP and in gRPC's metadata.
+pub const TRACE_ID: &str = "x-podium-trace-id";
+
 /// A text is no `traceparent` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(

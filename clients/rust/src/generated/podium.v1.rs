@@ -558,6 +558,9 @@ pub struct Run {
     /// Whether the worker of the final step declined. Its text is then the `answer`.
     #[prost(bool, tag = "36")]
     pub refused: bool,
+    /// The id of its trace: that of the request's `traceparent`, or else the run's id without hyphens.
+    #[prost(string, tag = "50")]
+    pub trace_id: ::prost::alloc::string::String,
 }
 /// An entry in a list of runs.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -13,6 +13,8 @@ use crate::podium_object::{FailureBody, RunBody};
 struct Body<'a> {
     id: String,
     object: &'static str,
+    /// The trace that has its spans.
+    trace_id: String,
     state: &'static str,
     model: &'a str,
     created: u64,
@@ -53,6 +55,7 @@ pub fn run_body(run: &Run) -> String {
     text_of(&Body {
         id: run.id().to_string(),
         object: "run",
+        trace_id: run.trace_id().to_string(),
         state: run.state().as_str(),
         model: &spec.model,
         created: unix_seconds(spec.accepted_at),

@@ -388,6 +388,7 @@ fn run() -> Value {
     let always = [
         ("id", text()),
         ("object", json!({"const": "run"})),
+        ("trace_id", text()),
         ("state", run_state()),
         ("model", text()),
         ("created", count()),

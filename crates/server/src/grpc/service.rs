@@ -8,11 +8,12 @@ use podium_api::v1::podium_service_server::PodiumService;
 use podium_api::v1::{self, Run};
 use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
 use podium_domain::ids::RunId;
-use podium_domain::trace::TRACE_PARENT;
+use podium_domain::trace::{TRACE_ID, TRACE_PARENT, TraceId};
 use podium_engine::{Engine, Submitted};
 use podium_ports::store::RunSummary;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::filter::filter;
@@ -79,7 +80,8 @@ impl PodiumService for Runs {
                 (Arc::new(use_cases::load(&self.engine, &tenant, id).await?), true)
             }
         };
-        Ok(Response::new(v1::CreateRunResponse { run: Some(Run::from(&*run)), existing }))
+        let message = v1::CreateRunResponse { run: Some(Run::from(&*run)), existing };
+        Ok(traced(run.trace_id(), Response::new(message)))
     }
 
     type WatchRunStream = BoxStream<'static, Result<v1::WatchRunResponse, Status>>;
@@ -105,14 +107,15 @@ impl PodiumService for Runs {
         let tenant = self.caller(&request).await?.tenant;
         let unread = unread(&request);
         let id = run_id(&request.into_inner().run_id)?;
-        let run = Run::from(&use_cases::load(&self.engine, &tenant, id).await?);
+        let run = use_cases::load(&self.engine, &tenant, id).await?;
+        let (trace, run) = (run.trace_id(), Run::from(&run));
         let held = unread.map(|unread| unread.hold(run.encoded_len())).transpose();
         let held = held.map_err(|_| error_mapping::overloaded(id))?;
         let mut response = Response::new(v1::GetRunResponse { run: Some(run) });
         if let Some(held) = held {
             response.extensions_mut().insert(held);
         }
-        Ok(response)
+        Ok(traced(trace, response))
     }
 
     async fn cancel_run(
@@ -123,7 +126,8 @@ impl PodiumService for Runs {
         let id = run_id(&request.into_inner().run_id)?;
         use_cases::load(&self.engine, &tenant, id).await?;
         let run = self.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
-        Ok(Response::new(v1::CancelRunResponse { run: Some(Run::from(&run)) }))
+        let message = v1::CancelRunResponse { run: Some(Run::from(&run)) };
+        Ok(traced(run.trace_id(), Response::new(message)))
     }
 
     async fn submit_tool_results(
@@ -134,7 +138,8 @@ impl PodiumService for Runs {
         let v1::SubmitToolResultsRequest { run_id: id, results } = request.into_inner();
         let (id, results) = (run_id(&id)?, podium_api::tool_results(results)?);
         let run = use_cases::give_results(&self.engine, &tenant, id, results).await?;
-        Ok(Response::new(v1::SubmitToolResultsResponse { run: Some(Run::from(&run)) }))
+        let message = v1::SubmitToolResultsResponse { run: Some(Run::from(&run)) };
+        Ok(traced(run.trace_id(), Response::new(message)))
     }
 
     async fn list_runs(
@@ -231,6 +236,14 @@ impl PodiumService for Runs {
         self.caller(&request).await?;
         Ok(Response::new(models::one(&self.engine, &request.into_inner().name)?))
     }
+}
+
+/// Adds the id of a run's trace to the metadata of a response.
+fn traced<T>(trace: TraceId, mut response: Response<T>) -> Response<T> {
+    if let Ok(id) = AsciiMetadataValue::try_from(trace.to_string()) {
+        response.metadata_mut().insert(TRACE_ID, id);
+    }
+    response
 }
 
 /// The counter of unread bytes. None without a server in front.

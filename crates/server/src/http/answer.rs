@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::ServerState;
 use super::conversations::{Joined, join};
 use super::disconnect::{CancelOnDisconnect, accept};
-use super::reply::{Refusal, name_run, unread_json};
+use super::reply::{Refusal, name_run, name_trace, unread_json};
 use crate::auth::Caller;
 use crate::connections::{Held, Unread};
 use crate::error_mapping;
@@ -105,10 +105,11 @@ pub(super) async fn answer<F: AnswerFormat>(
     let is_findable = asked.is_findable;
     let accepting = submitted(state.clone(), caller, asked);
     let (submitted, guard) = accept(state, is_findable, accepting, Submitted::run_id).await?;
-    let id = submitted.run_id();
     let run = run_of(state, &tenant, submitted).await?;
+    let (id, trace) = (run.id(), run.trace_id());
     let mut response = streamed(state, run, guard, open, unread, format).await?;
     name_run(&mut response, id);
+    name_trace(&mut response, trace);
     Ok(response)
 }
 
@@ -250,9 +251,9 @@ pub(super) async fn whole_answer(
     guard.disarm();
     let run = ended.map_err(|e| Refusal::of_run(e, id))?;
     match (write(&run), error_mapping::run_error(&run)) {
-        (Some(body), None) => unread_json(id, body, unread),
-        (_, Some(error)) => Err(Refusal::of_run(error, id)),
-        (None, None) => Err(Refusal::of_run(no_output(id), id)),
+        (Some(body), None) => unread_json(&run, body, unread),
+        (_, Some(error)) => Err(Refusal::of_loaded_run(error, &run)),
+        (None, None) => Err(Refusal::of_loaded_run(no_output(id), &run)),
     }
 }
 

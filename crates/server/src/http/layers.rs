@@ -16,6 +16,7 @@ use flate2::write::GzEncoder;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use podium_api::anthropic;
+use podium_domain::trace::TRACE_ID;
 use tokio::time::Instant;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
@@ -40,8 +41,8 @@ const PREFLIGHT_AGE: Duration = Duration::from_mins(10);
 /// Lets web pages of these origins use the API from a browser.
 pub(super) fn cors(origins: &[String]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
-    let exposed =
-        [REQUEST_ID, ANTHROPIC_REQUEST_ID, PROCESSING_MS, RUN_ID, SHOULD_RETRY].map(HeaderName::from_static);
+    let exposed = [REQUEST_ID, ANTHROPIC_REQUEST_ID, PROCESSING_MS, RUN_ID, TRACE_ID, SHOULD_RETRY]
+        .map(HeaderName::from_static);
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])

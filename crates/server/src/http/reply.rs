@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use podium_api::ApiError;
 use podium_api::openai::ErrorBody;
 use podium_domain::ids::RunId;
+use podium_domain::run::Run;
+use podium_domain::trace::{TRACE_ID, TraceId};
 
 use crate::connections::Unread;
 use crate::error_mapping;
@@ -23,25 +25,31 @@ pub(super) struct Refused(pub(super) ApiError);
 /// An error as a response, in OpenAI's format.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    error: ApiError,
+    error: Box<ApiError>,
     run: Option<RunId>,
+    trace: Option<TraceId>,
 }
 
 impl Refusal {
     /// The error of a run, whose id it adds.
     pub(super) fn of_run(error: ApiError, run: RunId) -> Self {
-        Self { error, run: Some(run) }
+        Self { error: error.into(), run: Some(run), trace: None }
+    }
+
+    /// The error of a run, whose id and trace it adds.
+    pub(super) fn of_loaded_run(error: ApiError, run: &Run) -> Self {
+        Self { error: error.into(), run: Some(run.id()), trace: Some(run.trace_id()) }
     }
 
     /// The same refusal with another description of its error.
     pub(super) fn with(self, describe: fn(ApiError) -> ApiError) -> Self {
-        Self { error: describe(self.error), ..self }
+        Self { error: describe(*self.error).into(), ..self }
     }
 }
 
 impl From<ApiError> for Refusal {
     fn from(error: ApiError) -> Self {
-        Self { error, run: None }
+        Self { error: error.into(), run: None, trace: None }
     }
 }
 
@@ -59,7 +67,7 @@ fn with_http_names(mut error: ApiError) -> ApiError {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let error = with_http_names(self.error);
+        let error = with_http_names(*self.error);
         let mapping = error.code.mapping();
         let body = ErrorBody::new(&error).to_json();
         let mut response = (status_of(mapping.status), body).into_response();
@@ -73,6 +81,9 @@ impl IntoResponse for Refusal {
         }
         if let Some(run) = self.run {
             name_run(&mut response, run);
+        }
+        if let Some(trace) = self.trace {
+            name_trace(&mut response, trace);
         }
         response.extensions_mut().insert(Refused(error));
         response
@@ -96,11 +107,26 @@ pub(super) fn name_run(response: &mut Response, run: RunId) {
     }
 }
 
-/// A run's response with a JSON body, which counts as unread until the client has read it.
-pub(super) fn unread_json(run: RunId, body: String, unread: &Unread) -> Result<Response, Refusal> {
-    let held = unread.hold(body.len()).map_err(|_| Refusal::of_run(error_mapping::overloaded(run), run))?;
+/// Adds the id of a run's trace to a response.
+pub(super) fn name_trace(response: &mut Response, trace: TraceId) {
+    if let Ok(id) = HeaderValue::from_str(&trace.to_string()) {
+        response.headers_mut().insert(TRACE_ID, id);
+    }
+}
+
+/// A run's response with a JSON body.
+pub(super) fn run_json(run: &Run, body: String) -> Response {
     let mut response = json(body);
-    name_run(&mut response, run);
+    name_run(&mut response, run.id());
+    name_trace(&mut response, run.trace_id());
+    response
+}
+
+/// A run's response with a JSON body, which counts as unread until the client has read it.
+pub(super) fn unread_json(run: &Run, body: String, unread: &Unread) -> Result<Response, Refusal> {
+    let held = unread.hold(body.len());
+    let held = held.map_err(|_| Refusal::of_loaded_run(error_mapping::overloaded(run.id()), run))?;
+    let mut response = run_json(run, body);
     response.extensions_mut().insert(held);
     Ok(response)
 }

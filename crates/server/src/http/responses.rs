@@ -25,7 +25,7 @@ use podium_engine::Submitted;
 use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, submitted, whole_answer};
 use super::conversations;
 use super::disconnect::{CancelOnDisconnect, accept};
-use super::reply::{Refusal, json, name_run, unread_json};
+use super::reply::{Refusal, name_run, name_trace, run_json, unread_json};
 use super::{ServerState, parsed, segment, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
@@ -162,7 +162,7 @@ async fn in_background(state: &ServerState, caller: Caller, asked: Asked) -> Res
     let run = run_of(state, &tenant, submitted).await?;
     let writer = writer_of(state, &run).await?;
     let body = if is_new { writer.accepted(&run) } else { writer.to_json(&run) };
-    Ok(reply(run.id(), body))
+    Ok(run_json(&run, body))
 }
 
 /// Reads a response, or streams it again.
@@ -181,8 +181,10 @@ pub(super) async fn one(
         let guard = CancelOnDisconnect::of(&state, id, true);
         let key = key_for(&state, ResponseWriter::of(&run).needs_key()).await?;
         let format = |run: &Run| ResponseFormat::of(run, key, query.starting_after);
+        let trace = run.trace_id();
         let mut response = streamed(&state, Arc::new(run), guard, open, &unread, format).await?;
         name_run(&mut response, id);
+        name_trace(&mut response, trace);
         return Ok(response);
     }
     body(&state, &run, &unread).await
@@ -226,7 +228,7 @@ pub(super) async fn remove(
     let id = ResponseId::of(&run).to_string();
     let marked = state.objects.put_object(&caller.tenant, &id, 0, "{}", state.auth.now()).await;
     marked.map_err(|e| error_mapping::store_error(&e))?;
-    Ok(reply(run.id(), removed_response(&id)))
+    Ok(run_json(&run, removed_response(&id)))
 }
 
 /// The page of items that a query names.
@@ -247,7 +249,7 @@ pub(super) async fn input_items(
     let page = page.of_input(&run).ok_or_else(|| {
         ApiError::on_field(ErrorCode::InvalidValue, "after", "after must be the id of an item of this input")
     })?;
-    unread_json(run.id(), page, &unread)
+    unread_json(&run, page, &unread)
 }
 
 /// The run of the response in a path.
@@ -268,7 +270,7 @@ async fn response(
 }
 
 async fn body(state: &ServerState, run: &Run, unread: &Unread) -> Result<Response, Refusal> {
-    unread_json(run.id(), writer_of(state, run).await?.to_json(run), unread)
+    unread_json(run, writer_of(state, run).await?.to_json(run), unread)
 }
 
 async fn writer_of(state: &ServerState, run: &Run) -> Result<ResponseWriter, ApiError> {
@@ -287,12 +289,6 @@ async fn key_for(state: &ServerState, is_needed: bool) -> Result<Option<Arc<Turn
         TurnKey::new(&secret).map(Arc::new).map_err(|e| error_mapping::defect(&e))
     };
     state.turn_key.get_or_try_init(read).await.cloned().map(Some)
-}
-
-fn reply(run: RunId, body: String) -> Response {
-    let mut response = json(body);
-    name_run(&mut response, run);
-    response
 }
 
 /// The format of the Responses API.

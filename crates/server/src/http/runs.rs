@@ -6,11 +6,10 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use podium_api::openai::{run_body, unix_seconds};
 use podium_api::{ApiError, ErrorCode};
-use podium_domain::ids::RunId;
 use podium_ports::store::RunSummary;
 use serde::Serialize;
 
-use super::reply::{Refusal, json, name_run, unread_json};
+use super::reply::{Refusal, json, run_json, unread_json};
 use super::run_page::RunPage;
 use super::{ServerState, run_id, segment};
 use crate::auth::Caller;
@@ -101,7 +100,7 @@ pub(super) async fn one(
 ) -> Result<Response, Refusal> {
     let id = run_id(&segment(path)?)?;
     let run = use_cases::load(&state.engine, &caller.tenant, id).await?;
-    unread_json(id, run_body(&run), &unread)
+    unread_json(&run, run_body(&run), &unread)
 }
 
 /// Cancels a run. A cancelled run may be cancelled again.
@@ -113,11 +112,5 @@ pub(super) async fn cancel(
     let id = run_id(&segment(path)?)?;
     use_cases::load(&state.engine, &caller.tenant, id).await?;
     let run = state.engine.cancel(id).await.map_err(|e| error_mapping::command_error(id, &e))?;
-    Ok(named(id, run_body(&run)))
-}
-
-fn named(id: RunId, body: String) -> Response {
-    let mut response = json(body);
-    name_run(&mut response, id);
-    response
+    Ok(run_json(&run, run_body(&run)))
 }

@@ -9,6 +9,7 @@ use tonic::Request;
 use crate::test_server::{COMPLETIONS, TestServer, asking, question};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 async fn trace_of_only_run(server: &TestServer) -> Option<TraceParent> {
     let id = server.only_run().await;
@@ -29,6 +30,7 @@ async fn each_http_api_takes_the_clients_span() {
         let server = TestServer::open(ServerLimits::default()).await;
         let reply = server.send(method_and_path, &format!("traceparent: {PARENT}\r\n"), &body).await;
         assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.header("x-podium-trace-id"), Some(TRACE), "{method_and_path}");
         assert_eq!(trace_of_only_run(&server).await, Some(PARENT.parse().unwrap()), "{method_and_path}");
     }
 }
@@ -55,4 +57,23 @@ async fn grpc_takes_the_clients_span_and_a_repeated_request_may_have_another() {
     let again = create("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01").await;
     assert!(!first.existing && again.existing);
     assert_eq!(trace_of_only_run(&server).await, Some(PARENT.parse().unwrap()));
+}
+
+#[tokio::test]
+async fn each_answer_about_a_run_names_its_trace() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let asked = server.send(COMPLETIONS, "", &question("Why?", false)).await;
+    let id = asked.header("x-podium-run-id").unwrap().to_owned();
+    let trace = id.replace('-', "");
+    let streamed =
+        server.send(COMPLETIONS, &format!("traceparent: {PARENT}\r\n"), &question("Why?", true)).await;
+    assert_eq!(streamed.header("x-podium-trace-id"), Some(TRACE));
+    // The span of a request that reads a run says nothing about the run's trace.
+    let shown = server.send(&format!("GET /v1/runs/{id}"), &format!("traceparent: {PARENT}\r\n"), "").await;
+    assert_eq!(shown.header("x-podium-trace-id"), Some(trace.as_str()));
+    assert_eq!(shown.json()["trace_id"], trace.as_str());
+    let mut client = server.client().await;
+    let response = client.get_run(v1::GetRunRequest { run_id: id }).await.unwrap();
+    assert_eq!(response.metadata().get("x-podium-trace-id").unwrap().to_str().unwrap(), trace);
+    assert_eq!(response.into_inner().run.unwrap().trace_id, trace);
 }

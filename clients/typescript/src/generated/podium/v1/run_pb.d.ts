@@ -1323,6 +1323,13 @@ export declare type Run = Message$1<"podium.v1.Run"> & {
    * @generated from field: bool refused = 36;
    */
   refused: boolean;
+
+  /**
+   * The id of its trace: that of the request's `traceparent`, or else the run's id without hyphens.
+   *
+   * @generated from field: string trace_id = 50;
+   */
+  traceId: string;
 };
 
 /**
