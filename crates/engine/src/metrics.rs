@@ -11,6 +11,7 @@ mod call;
 mod events;
 mod instruments;
 mod lanes;
+mod log_lines;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,7 +151,7 @@ impl Metrics {
         &self.inner.cache
     }
 
-    /// Counts durable events; `run` is the run after them. A run that ended with them is recorded as a trace.
+    /// Counts durable events and logs a line for each run and attempt that ended; `run` is the run after the events. A run that ended with them is recorded as a trace.
     pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
         let counting = Counting { instruments: &self.inner.events, names: &self.inner.names, run };
         counting.count_all(events);

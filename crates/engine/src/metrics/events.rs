@@ -1,4 +1,4 @@
-//! Counts runs, plans and steps by their events.
+//! Counts runs, plans and steps by their events, and logs a line for each run and attempt that ended.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
@@ -8,6 +8,7 @@ use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, T
 use podium_domain::time::Timestamp;
 
 use super::instruments::{Names, OTHER, OUTCOME, WAITS_S, WORKER, seconds, tier_of};
+use super::log_lines;
 
 /// Instruments of runs, plans and steps.
 pub(crate) struct Events {
@@ -190,6 +191,7 @@ impl Counting<'_> {
         let suspended = self.run.deadline_at().since(spec.deadline_at);
         let took = at.since(spec.accepted_at).saturating_sub(suspended);
         self.instruments.run_duration.record(took.as_secs_f64(), &attributes);
+        log_lines::run_ended(self.run, outcome, took);
     }
 
     fn planned(self, round: u16, claim: ClaimId, outcome: &'static str, cost: Cost, at: Timestamp) {
@@ -202,6 +204,7 @@ impl Counting<'_> {
     }
 
     fn attempt_ended(self, Ended { task, claim, outcome, purpose, cost }: Ended) {
+        log_lines::attempt_ended(self.run, task, claim, outcome);
         let outcome = KeyValue::new(OUTCOME, outcome);
         match task {
             TaskRef::Plan { .. } => {

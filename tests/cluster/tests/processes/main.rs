@@ -29,6 +29,8 @@ mod killed;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod nats_unreachable;
 #[cfg(test)]
 mod one_call;
