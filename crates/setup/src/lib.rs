@@ -9,7 +9,7 @@ mod signals;
 
 pub use anchored::AnchoredClock;
 pub use clock::{CellIds, RandomIds, SystemClock};
-pub use logging::{Identity, LogFormat, start_log};
+pub use logging::{Identity, LogFormat, LogSink, add_log_sink, start_log};
 pub use signals::Signals;
 
 /// Used by all programs. A run consists of many small texts, and glibc's allocator took a quarter of an executor's CPU time.

@@ -2,13 +2,16 @@
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
+use std::sync::OnceLock;
 
 use tracing::{Event, Subscriber, info};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 /// The NATS client logs each connection at `info` by its port only; the queue logs the same with more detail.
 const NATS_CLIENT: &str = "async_nats";
@@ -33,16 +36,40 @@ pub struct Identity<'a> {
     pub instance: &'a str,
 }
 
+/// Gets each log line of the process in addition to standard error.
+pub type LogSink = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Where log lines go in addition to standard error. The log starts before the parts of a process that can deliver its lines.
+static SINK: OnceLock<LogSink> = OnceLock::new();
+
+/// Passes log lines on to the sink, once there is one.
+struct ToSink;
+
+impl Layer<Registry> for ToSink {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, Registry>) {
+        if let Some(sink) = SINK.get() {
+            sink.on_event(event, context);
+        }
+    }
+}
+
+/// Sends the log lines from now on to `sink`, too. Only the first call in a process has an effect.
+pub fn add_log_sink(sink: LogSink) {
+    let _already_set = SINK.set(sink);
+}
+
 /// Starts logging with a filter: a level, or a list such as `info,podium_engine=debug`. From then on panics are logged, too.
 pub fn start_log(filter: &str, format: LogFormat, identity: &Identity<'_>) {
     let filter = EnvFilter::new(with_quiet_nats(filter));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // The filter holds for the sink, too.
+    let log = tracing_subscriber::registry().with(ToSink).with(filter);
     // A second start (two commands in one test process) has no effect.
     let started = match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => log.with(lines.with_ansi(std::io::stderr().is_terminal())).try_init(),
         LogFormat::Json => {
             let members = members(identity);
-            lines.json().map_event_format(|inner| Identified { inner, members }).try_init()
+            log.with(lines.json().map_event_format(|inner| Identified { inner, members })).try_init()
         }
     };
     if started.is_err() {

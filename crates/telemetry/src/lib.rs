@@ -1,4 +1,5 @@
-//! Exports a program's metrics: to an OpenTelemetry collector, to Prometheus, or nowhere. Exports traces of ended runs to a collector.
+//! Exports a program's metrics: to an OpenTelemetry collector, to Prometheus, or nowhere. Exports traces of ended runs and log lines to a
+//! collector.
 //!
 //! Code measures through the `opentelemetry` crate, which records nothing until [`start`] was called; so `start` must run
 //! before any instrument is created. Values accumulate in their instruments, so nothing queues up while a collector is
@@ -6,6 +7,9 @@
 #![deny(missing_docs)]
 
 mod collector;
+mod destination;
+mod http_client;
+mod logs;
 mod page;
 mod settings;
 mod spans;
@@ -17,9 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::{KeyValue, global};
-use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, RetryPolicy, SpanExporter, WithExportConfig, WithTonicConfig,
-};
+use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use podium_ports::run_traces::RunTraces;
@@ -28,12 +30,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::ClientTlsConfig;
 use tracing::{info, warn};
 
 use collector::Collector;
+use destination::{Destination, Signal, environment};
+use logs::Logs;
 use traces::Traces;
 
+pub use destination::InvalidVariable;
 pub use page::{Page, PageError};
 pub use settings::{TELEMETRY, TelemetrySettings};
 pub use traces::Sampling;
@@ -84,8 +88,11 @@ impl MetricsPage {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The collector's address or options are invalid.
-    #[error("metrics cannot be delivered: otlp_endpoint or an OTEL_EXPORTER_OTLP variable is invalid")]
-    Collector(#[source] ExporterBuildError),
+    #[error("telemetry cannot be delivered: otlp_endpoint or an OTEL_EXPORTER_OTLP variable is invalid")]
+    Collector(#[from] ExporterBuildError),
+    /// A standard variable has an unknown value.
+    #[error(transparent)]
+    Variable(#[from] InvalidVariable),
     /// The metrics listener cannot be bound.
     #[error("cannot listen on {address} for metrics")]
     Listen {
@@ -106,6 +113,7 @@ pub enum TelemetryError {
 pub struct Telemetry {
     provider: Option<SdkMeterProvider>,
     traces: Option<Arc<Traces>>,
+    logs: Option<Logs>,
     page: Option<Page>,
     listeners: TaskTracker,
     ended: CancellationToken,
@@ -117,10 +125,21 @@ pub fn start(
     process: &Process<'_>,
     metrics_page: MetricsPage,
 ) -> Result<Telemetry, TelemetryError> {
-    let collector = settings.collector()?;
+    let to = |signal| Destination::of(signal, settings.otlp_endpoint.as_deref(), &environment);
+    let collector = to(Signal::Metrics)?.map(|to| to.metrics()).transpose()?;
+    let traces = match to(Signal::Traces)?.zip(settings.sampling) {
+        Some((to, sampling)) => Some(Traces::new(to.spans()?, &resource(process), sampling)),
+        None => None,
+    };
+    let logs = to(Signal::Logs)?.map(|to| to.logs()).transpose()?;
+    let logs = logs.map(|exporter| Logs::new(exporter, resource(process)));
+    if let Some(logs) = &logs {
+        podium_setup::add_log_sink(logs.sink());
+    }
     let mut telemetry = Telemetry {
         provider: None,
-        traces: settings.traces(&resource(process))?,
+        traces,
+        logs,
         page: None,
         listeners: TaskTracker::new(),
         ended: CancellationToken::new(),
@@ -150,39 +169,6 @@ pub fn start(
     Ok(telemetry)
 }
 
-impl TelemetrySettings {
-    /// The sink of traces, if there is an endpoint and traces are delivered.
-    fn traces(&self, resource: &Resource) -> Result<Option<Arc<Traces>>, TelemetryError> {
-        let (Some(endpoint), Some(sampling)) = (self.trace_endpoint(), self.sampling) else {
-            return Ok(None);
-        };
-        let mut exporter = SpanExporter::builder().with_tonic();
-        if !endpoint.starts_with("http://") {
-            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
-        }
-        if let Some(endpoint) = &self.otlp_endpoint {
-            exporter = exporter.with_endpoint(endpoint);
-        }
-        let exporter = exporter.build().map_err(TelemetryError::Collector)?;
-        Ok(Some(Traces::new(exporter, resource, sampling)))
-    }
-
-    /// The exporter, if there is an endpoint. Options that are not set here (address, compression, headers, timeout) come
-    /// from the standard variables.
-    fn collector(&self) -> Result<Option<MetricExporter>, TelemetryError> {
-        let Some(endpoint) = self.endpoint() else { return Ok(None) };
-        // No retries: the next delivery includes these values.
-        let mut exporter = MetricExporter::builder().with_tonic().with_retry_policy(RetryPolicy::disabled());
-        if !endpoint.starts_with("http://") {
-            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
-        }
-        if let Some(endpoint) = &self.otlp_endpoint {
-            exporter = exporter.with_endpoint(endpoint);
-        }
-        exporter.build().map(Some).map_err(TelemetryError::Collector)
-    }
-}
-
 impl Telemetry {
     /// Where traces of ended runs go, if anywhere.
     pub fn traces(&self) -> Option<Arc<dyn RunTraces>> {
@@ -206,27 +192,29 @@ impl Telemetry {
         });
     }
 
-    /// Delivers the last metrics and traces, and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
+    /// Delivers the last metrics, traces and log lines, and stops. Takes a few seconds at most; a collector that does not answer by then misses them.
     pub async fn shut_down(self) {
         self.ended.cancel();
         self.listeners.close();
-        let (provider, traces) = (self.provider, self.traces);
-        if provider.is_none() && traces.is_none() {
+        let (provider, traces, logs) = (self.provider, self.traces, self.logs);
+        if provider.is_none() && traces.is_none() && logs.is_none() {
             return;
         }
         let (ended, end) = oneshot::channel();
         // On a separate thread, because it blocks and a process's end does not wait for threads.
         let shut_down = move || {
             let traces = traces.map_or(Ok(()), |traces| traces.shut_down());
-            drop(ended.send(provider.map_or(Ok(()), |provider| provider.shutdown()).and(traces)));
+            let metrics = provider.map_or(Ok(()), |provider| provider.shutdown());
+            let logs = logs.map_or(Ok(()), |logs| logs.shut_down());
+            drop(ended.send(metrics.and(traces).and(logs)));
         };
         if std::thread::Builder::new().name("telemetry-end".to_owned()).spawn(shut_down).is_err() {
             return;
         }
         match tokio::time::timeout(LAST_DELIVERY_MAX, end).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => warn!(%error, "the last metrics and traces were not delivered"),
-            Ok(Err(_)) | Err(_) => warn!("the last metrics and traces were not delivered in time"),
+            Ok(Ok(Err(error))) => warn!(%error, "the last metrics, traces or log lines were not delivered"),
+            Ok(Err(_)) | Err(_) => warn!("the last metrics, traces or log lines were not delivered in time"),
         }
     }
 }

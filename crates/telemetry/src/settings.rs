@@ -12,7 +12,7 @@ const OTLP_ENDPOINT: Setting<String> = Setting::parsed(
     "otlp_endpoint",
     Values::Form("http://HOST:PORT or https://HOST:PORT"),
     |_, text| endpoint(text),
-    "The OpenTelemetry collector that gets metrics and traces over gRPC.",
+    "The OpenTelemetry collector that gets metrics and traces.",
 )
 .optional("http://127.0.0.1:4317", "that of OTEL_EXPORTER_OTLP_ENDPOINT, or none");
 
@@ -64,24 +64,6 @@ impl TelemetrySettings {
         let (share, slow) = (checker.read(&TRACE_SHARE), checker.read(&TRACE_SLOW));
         let sampling = share.zip(slow).map(|(share, slow)| Sampling { share, slow });
         Self { otlp_endpoint, every, sampling }
-    }
-
-    /// The address that metrics are delivered to, if any.
-    pub(crate) fn endpoint(&self) -> Option<String> {
-        self.endpoint_of("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-    }
-
-    /// The address that traces are delivered to, if any.
-    pub(crate) fn trace_endpoint(&self) -> Option<String> {
-        self.endpoint_of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    }
-
-    /// The address in the settings, or else in a standard variable; that of the signal precedes the common one.
-    fn endpoint_of(&self, signal: &str) -> Option<String> {
-        self.otlp_endpoint.clone().or_else(|| {
-            let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-            [signal, "OTEL_EXPORTER_OTLP_ENDPOINT"].into_iter().find_map(variable)
-        })
     }
 }
 
