@@ -92,6 +92,7 @@ impl Monitor {
     pub(crate) fn observe(&self, limiter: Option<&SeveralRedisLimiters>) {
         let meter = global::meter("podium.cluster");
         observe_skew(&meter, self.clock.clone());
+        observe_connections(&meter, self.store.clone());
         let (answers, limiter) = (self.answers.clone(), limiter.cloned());
         let _ = meter
             .u64_observable_gauge("podium.dependency.up")
@@ -109,6 +110,20 @@ impl Monitor {
             })
             .build();
     }
+}
+
+fn observe_connections(meter: &Meter, store: Store) {
+    let _ = meter
+        .u64_observable_gauge("podium.postgres.connections")
+        .with_unit("{connection}")
+        .with_description("Connections to Postgres that this process may have")
+        .with_callback(move |observer| {
+            let (in_use, free) = store.connections_in_use_and_free();
+            for (state, count) in [("in_use", in_use), ("free", free)] {
+                observer.observe(count as u64, &[KeyValue::new("podium.state", state)]);
+            }
+        })
+        .build();
 }
 
 fn observe_skew(meter: &Meter, clock: AnchoredClock) {
@@ -195,6 +210,8 @@ mod tests {
         until([1, 0]).await;
         nats.start_again().await.unwrap();
         until([1, 1]).await;
+        let connections = meters.read()["podium.postgres.connections"].total();
+        assert_eq!(connections, u64::from(podium_store_postgres::Options::default().connections_max));
         // The same machine.
         assert!(clock.skew().unwrap().ahead_ms.abs() < 100);
         assert_described(PAGE, "A process of a cluster", &meters.read());

@@ -145,6 +145,14 @@ impl Connections {
         }
     }
 
+    /// How many are in use, and how many more may be.
+    pub(crate) fn in_use_and_free(&self) -> (usize, usize) {
+        let connections_max =
+            usize::try_from(self.make_pool.options.connections_max.max(1)).unwrap_or(usize::MAX);
+        let free = self.turns.available_permits();
+        (connections_max.saturating_sub(free), free)
+    }
+
     #[cfg(test)]
     pub(crate) fn pool(&self) -> PgPool {
         self.lock().pool.clone()

@@ -103,6 +103,13 @@ pub struct Store {
     removal: remove::Walk,
 }
 
+impl Store {
+    /// How many of the process's connections are in use, and how many more may be: together the option `connections_max`.
+    pub fn connections_in_use_and_free(&self) -> (usize, usize) {
+        self.connections.in_use_and_free()
+    }
+}
+
 #[async_trait]
 impl RunLog for Store {
     async fn append(&self, commits: &[Commit]) -> Result<Vec<Result<Appended, Unwritten>>, StoreError> {

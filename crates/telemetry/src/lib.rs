@@ -165,6 +165,7 @@ pub fn start(
     }
     let provider = provider.build();
     global::set_meter_provider(provider.clone());
+    show_build(process);
     telemetry.provider = Some(provider);
     Ok(telemetry)
 }
@@ -217,6 +218,16 @@ impl Telemetry {
             Ok(Err(_)) | Err(_) => warn!("the last metrics, traces or log lines were not delivered in time"),
         }
     }
+}
+
+/// Publishes the version as a metric, because Prometheus does not read resource attributes.
+fn show_build(process: &Process<'_>) {
+    let gauge = global::meter("podium.process")
+        .u64_gauge("podium.build.info")
+        .with_unit("{process}")
+        .with_description("Always 1: counts the processes of each version")
+        .build();
+    gauge.record(1, &[KeyValue::new("podium.version", process.version.to_owned())]);
 }
 
 /// The process's resource attributes, overridden by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.

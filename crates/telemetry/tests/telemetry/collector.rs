@@ -80,6 +80,7 @@ async fn the_last_metrics_are_delivered_with_their_resource() {
     count(4);
     let page = telemetry.page().unwrap().text().unwrap();
     assert!(page.contains("things_total{kind=\"small\"} 7"), "{page}");
+    assert!(page.contains("podium_build_info{podium_version=\"1.2.3\"} 1"), "{page}");
     telemetry.shut_down().await;
     let request = received.try_recv().unwrap();
     assert_eq!(things(&request), 7);
