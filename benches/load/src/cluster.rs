@@ -34,6 +34,8 @@ pub(crate) struct Shape {
     /// Concurrent runs, for which all limits are set.
     pub(crate) in_flight: usize,
     pub(crate) durations: Durations,
+    /// The share of the runs whose traces are delivered, to a collector that discards them. `None` delivers nothing.
+    pub(crate) traces: Option<f64>,
 }
 
 /// A running cluster.
@@ -75,6 +77,10 @@ impl Cluster {
             ("plan_slots", shape.in_flight.to_string()),
             ("plans_waiting_max", shape.in_flight.to_string()),
         ]);
+        if let Some(share) = shape.traces {
+            let collector = format!("http://{}", vendors[0].address(0));
+            settings.extend([("otlp_endpoint", collector), ("trace_share", share.to_string())]);
+        }
         let start_all = async |name: &str, count| {
             let (program, mut services) = (program(name), Vec::new());
             for _ in 0..count {

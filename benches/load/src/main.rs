@@ -74,10 +74,18 @@ struct Arguments {
     /// Seconds of the measurement.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Deliver metrics, and the traces of this share of the runs, to a collector that discards them. Needs
+    /// `OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf` in the environment.
+    #[arg(long)]
+    traces: Option<f64>,
     /// Measure 1,000 and 100 tenants, and 8, 2 and 16 executors, each case in a new cluster.
     #[arg(long)]
     compare: bool,
 }
+
+/// The variable for the protocol to the collector, which the cluster's processes inherit, and the protocol that the collector speaks.
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const HTTP: &str = "http/protobuf";
 
 fn main() -> ExitCode {
     let called = std::env::args_os().next().unwrap_or_default();
@@ -109,6 +117,10 @@ async fn run(arguments: &Arguments) -> Result<()> {
         "--first-token-ms-min must not be above --first-token-ms-max, nor --tokens-max zero"
     );
     ensure!((0.0..=1.0).contains(&arguments.streamed), "--streamed must be from 0 to 1");
+    ensure!(
+        arguments.traces.is_none() || std::env::var(PROTOCOL).is_ok_and(|value| value == HTTP),
+        "--traces needs {PROTOCOL}={HTTP} in the environment"
+    );
     raise_open_files()?;
     let cases = if arguments.compare { COMPARED.to_vec() } else { vec![(tenants, executors)] };
     for (tenants, executors) in cases {
@@ -126,6 +138,7 @@ async fn measure(arguments: &Arguments, tenants: usize, executors: usize) -> Res
         tenants,
         in_flight: arguments.in_flight,
         durations: Durations { first_token_ms, tokens_max: arguments.tokens_max },
+        traces: arguments.traces,
     };
     let (cluster, tenants) = Cluster::start(&std::env::current_exe()?, &shape).await?;
     let idle = cluster.resident();
@@ -156,7 +169,7 @@ async fn measure(arguments: &Arguments, tenants: usize, executors: usize) -> Res
     ensure!(runs > 0, "no run ended in the measured time; {}", errors(&in_ramp, &ended));
     let mut line = json!({
         "in_flight": shape.in_flight, "under_way_at_the_end": ended.under_way, "tenants": shape.tenants,
-        "streamed": arguments.streamed, "gateways": shape.gateways, "planners": shape.planners, "executors": executors,
+        "streamed": arguments.streamed, "traces": arguments.traces, "gateways": shape.gateways, "planners": shape.planners, "executors": executors,
         "runs_per_s": rounded(f64::from(runs) / wall.as_secs_f64()),
         "steps_per_run": rounded(approximate(ended.steps) / f64::from(runs)),
         "failed": ended.failed + in_ramp.failed, "errors": errors(&in_ramp, &ended),
