@@ -20,7 +20,7 @@ use podium_ports::causes::with_causes;
 
 use crate::connections::Protocol;
 use crate::error_mapping;
-use upstream::Upstream;
+use upstream::{Upstream, Wanted};
 
 pub(crate) use guarded_body::{GuardedBody, LastFrames};
 pub use upstream::ConnectorError;
@@ -77,6 +77,11 @@ impl CellRouter {
         self.other_cell(self.0.cells.of_tenant(tenant), headers, || format!("tenant {tenant}"))
     }
 
+    /// The cell that has a run, if it is another one of the configured cells.
+    pub(crate) fn cell_elsewhere(&self, id: RunId) -> Option<CellId> {
+        self.0.others.get(&id.cell()).map(|other| other.id)
+    }
+
     fn other_cell(
         &self,
         cell: CellId,
@@ -101,7 +106,7 @@ impl OtherCell {
     /// Forwards a request and returns the other gateway's response as soon as it begins.
     pub(crate) async fn forward(
         &self,
-        mut head: request::Parts,
+        head: request::Parts,
         body: Bytes,
         protocol: Protocol,
     ) -> Result<Response, ApiError> {
@@ -109,8 +114,23 @@ impl OtherCell {
             Protocol::Http => &self.http,
             Protocol::Grpc => &self.grpc,
         };
+        self.send(upstream, head, body, Wanted::Response).await
+    }
+
+    /// Asks the other gateway for a WebSocket. If it agrees, the status is 101 and the response can be upgraded.
+    pub(crate) async fn open_socket(&self, head: request::Parts) -> Result<Response, ApiError> {
+        self.send(&self.http, head, Bytes::new(), Wanted::WebSocket).await
+    }
+
+    async fn send(
+        &self,
+        upstream: &Upstream,
+        mut head: request::Parts,
+        body: Bytes,
+        wanted: Wanted,
+    ) -> Result<Response, ApiError> {
         head.headers.insert(FORWARDED_TO, self.id.number().into());
-        upstream.send(&head, body).await.map_err(|error| {
+        upstream.send(&head, body, wanted).await.map_err(|error| {
             let cell = self.id;
             tracing::warn!(%cell, error = with_causes(&error), "a request could not be forwarded");
             ApiError::new(

@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    TRANSFER_ENCODING, UPGRADE, VARY,
+    SEC_WEBSOCKET_EXTENSIONS, TRANSFER_ENCODING, UPGRADE, VARY,
 };
 use axum::http::uri::{InvalidUri, Uri};
-use axum::http::{HeaderMap, HeaderName, request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, request};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -74,6 +74,14 @@ pub(crate) enum SendError {
     Target(#[from] axum::http::Error),
 }
 
+/// The kind of answer that a forwarded request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Response,
+    /// An upgrade of the connection.
+    WebSocket,
+}
+
 /// The gateways of another cell, for one protocol.
 pub(crate) struct Upstream {
     addresses: Vec<Uri>,
@@ -103,13 +111,18 @@ impl Upstream {
     }
 
     /// Sends a request to the first gateway that accepts a connection. Never repeats a request that a gateway may have read.
-    pub(super) async fn send(&self, head: &request::Parts, body: Bytes) -> Result<Response, SendError> {
+    pub(super) async fn send(
+        &self,
+        head: &request::Parts,
+        body: Bytes,
+        wanted: Wanted,
+    ) -> Result<Response, SendError> {
         let gateways = self.addresses.len();
         let mut tried = 0;
         loop {
             tried += 1;
             let at = self.at.load(Ordering::Relaxed);
-            let request = self.request(head, &self.addresses[at % gateways], body.clone())?;
+            let request = self.request(head, &self.addresses[at % gateways], body.clone(), wanted)?;
             match self.client.request(request).await {
                 Ok(response) => return Ok(self.received(response.map(Body::new))),
                 Err(error) if !error.is_connect() => return Err(SendError::Unanswered(error)),
@@ -130,6 +143,7 @@ impl Upstream {
         head: &request::Parts,
         address: &Uri,
         body: Bytes,
+        wanted: Wanted,
     ) -> Result<axum::http::Request<Full<Bytes>>, SendError> {
         let mut target = Uri::builder();
         if let (Some(scheme), Some(authority)) = (address.scheme(), address.authority()) {
@@ -146,6 +160,12 @@ impl Upstream {
         // The body was decoded here, so its length is new. The origin was checked here.
         for name in [CONTENT_LENGTH, HOST, ORIGIN] {
             headers.remove(name);
+        }
+        if wanted == Wanted::WebSocket {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            // Each of the two connections would have its own.
+            headers.remove(SEC_WEBSOCKET_EXTENSIONS);
         }
         if self.protocol == Protocol::Http {
             // This gateway compresses the response for its client.

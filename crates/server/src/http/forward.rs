@@ -2,7 +2,8 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
@@ -15,10 +16,10 @@ use podium_domain::ids::RunId;
 
 use super::layers::is_anthropic;
 use super::reply::{RUN_ID, Refusal};
-use super::{ServerState, whole};
+use super::{ServerState, responses, whole};
 use crate::auth::Caller;
 use crate::cells::{CellRouter, GuardedBody, LastFrames, OtherCell};
-use crate::connections::Protocol;
+use crate::connections::{Occupied, Protocol};
 use crate::error_mapping;
 
 /// The state of [`forward`].
@@ -72,7 +73,12 @@ pub(super) async fn forward(
         return Err(error_mapping::stopping().into());
     }
     let write = if is_anthropic(&request) { anthropic_event } else { openai_event };
-    let (head, body) = request.into_parts();
+    let occupied = request.extensions().get::<Occupied>().cloned();
+    let (mut head, body) = request.into_parts();
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &()).await;
+    if let (Ok(upgrade), Some(occupied)) = (upgrade, occupied) {
+        return Ok(responses::relay(&state, other, occupied, head, upgrade).await?);
+    }
     let body = whole(body).await?;
     let response = tokio::select! {
         response = other.forward(head, body, Protocol::Http) => response?,

@@ -71,6 +71,8 @@ struct ServerState {
     /// Seals reasoning items.
     turn_key: Arc<OnceCell<Arc<TurnKey>>>,
     streams: TenantStreams,
+    /// None if this cluster is the only cell.
+    cells: Option<CellRouter>,
     hosts_allowed: Arc<[String]>,
     /// Origins of web pages that may use the API.
     cors_origins: Arc<[String]>,
@@ -102,6 +104,7 @@ pub(crate) fn routers(
         objects,
         turn_key: Arc::default(),
         streams,
+        cells: cells.clone(),
         hosts_allowed,
         cors_origins,
         started,

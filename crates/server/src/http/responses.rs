@@ -3,6 +3,7 @@
 //! A response is a run. Requests that are stored, which is the default, can be read, continued, and streamed again later.
 
 mod query;
+mod relay;
 mod socket;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::error_mapping;
 use crate::use_cases;
 use query::{ResponseQuery, item_page_of};
 
+pub(super) use relay::relay;
 pub(super) use socket::connect;
 
 /// Makes a response.
@@ -100,10 +102,7 @@ async fn asked(
         Some(id) if own == Some(id) => {
             Some(use_cases::load_reply(&state.engine, tenant, id.run(), id.reply()).await?)
         }
-        Some(id) => Some(stored(state, tenant, id).await?.ok_or_else(|| {
-            let message = "the response of `previous_response_id` does not exist, or was not stored";
-            ApiError::on_field(ErrorCode::PreviousResponseNotFound, "previous_response_id", message)
-        })?),
+        Some(id) => Some(stored(state, tenant, id).await?.ok_or_else(|| unknown_previous(state, id))?),
         None => None,
     };
     let (joined, items) = match request.conversation() {
@@ -114,6 +113,19 @@ async fn asked(
         None => (None, None),
     };
     Ok(Asked { joined, ..Asked::new(request.into_new_run(previous.as_ref(), items)?) })
+}
+
+/// The error for a response that cannot be continued.
+fn unknown_previous(state: &ServerState, id: ResponseId) -> ApiError {
+    let elsewhere = state.cells.as_ref().and_then(|cells| cells.cell_elsewhere(id.run()));
+    let message = match elsewhere {
+        Some(cell) => format!(
+            "the response of `previous_response_id` is in cell {cell}, and the caller's new responses are in another one; \
+             send the conversation as `input`"
+        ),
+        None => "the response of `previous_response_id` does not exist, or was not stored".to_owned(),
+    };
+    ApiError::on_field(ErrorCode::PreviousResponseNotFound, "previous_response_id", message)
 }
 
 /// The run of a stored response, at the end of its reply; none if the tenant has no such response.
@@ -292,7 +304,7 @@ async fn key_for(state: &ServerState, is_needed: bool) -> Result<Option<Arc<Turn
 }
 
 /// The format of the Responses API.
-struct ResponseFormat {
+pub(super) struct ResponseFormat {
     writer: ResponseWriter,
     stream: ResponseStream,
     /// The first events, until they are sent.

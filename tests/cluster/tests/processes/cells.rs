@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::{SinkExt as _, StreamExt as _};
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
 use podium_domain::cells::CellId;
@@ -14,9 +15,12 @@ use podium_ports::accounts::{Accounts as _, KeyHash, KeyRecord};
 use podium_ports::store::RunLog as _;
 use podium_store_postgres::{Options, Store};
 use podium_vendor_sim::{Behaviour, Milliseconds};
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request};
@@ -186,6 +190,109 @@ async fn either_gateway_answers_for_both_cells() {
     }
     let old = ask(cells.http(1), &format!("GET /v1/runs/{}", cells.old), "").await;
     assert!(old.starts_with("HTTP/1.1 200"), "{old}");
+    cells.stop().await;
+}
+
+/// A WebSocket of the Responses API.
+struct Socket(WebSocketStream<TcpStream>);
+
+impl Socket {
+    async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (socket, _) = client_async(format!("ws://{address}/v1/responses"), stream).await.unwrap();
+        Self(socket)
+    }
+
+    async fn ask(&mut self, more: Value) {
+        let mut request = json!({"type": "response.create", "model": "podium-mini", "input": "20 + 7"});
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.0.send(Message::text(request.to_string())).await.unwrap();
+    }
+
+    /// The next event; none once the socket is closed.
+    async fn event(&mut self) -> Option<Value> {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.0.next()).await.unwrap() {
+                Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_))) | None => return None,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The last event of a response.
+    async fn last(&mut self) -> Value {
+        loop {
+            let event = self.event().await.expect("an event");
+            let kind = event["type"].as_str().unwrap();
+            if ["response.completed", "response.failed", "error"].contains(&kind) {
+                return event;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_websocket_is_relayed_to_its_tenants_cell() {
+    let mut cells = Cells::start().await;
+    let created = ask(cells.http(1), "POST /v1/conversations", "{}").await;
+    let (_, body) = created.split_once("\r\n\r\n").unwrap();
+    let conversation = serde_json::from_str::<Value>(body).unwrap()["id"].clone();
+
+    let mut socket = Socket::open(cells.http(0)).await;
+    socket.ask(json!({"conversation": conversation})).await;
+    let first = socket.last().await["response"].clone();
+    assert_eq!(
+        (&first["status"], &first["conversation"]["id"]),
+        (&json!("completed"), &conversation),
+        "{first}"
+    );
+    let id = first["id"].as_str().unwrap();
+    let run = id.strip_prefix("resp_").unwrap();
+    assert_eq!(cell(run), 1, "the tenant belongs to cell 1");
+    socket.ask(json!({"previous_response_id": id, "store": false})).await;
+    let second = socket.last().await["response"].clone();
+    assert_eq!(second["previous_response_id"], id, "{second}");
+    // An unstored response may be continued on the same socket.
+    socket.ask(json!({"previous_response_id": second["id"]})).await;
+    assert_eq!(socket.last().await["response"]["previous_response_id"], second["id"]);
+    // A response of another cell cannot be continued, and the error says why.
+    let old = cells.old.parse::<RunId>().unwrap().as_uuid().simple().to_string();
+    socket.ask(json!({"previous_response_id": format!("resp_{old}")})).await;
+    let refused = socket.last().await;
+    assert_eq!(refused["error"]["code"], "previous_response_not_found", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is in cell 0"), "{refused}");
+
+    // The other gateway dies in the middle of a response.
+    socket.ask(json!({"input": "20 + 8"})).await;
+    assert_eq!(socket.event().await.unwrap()["type"], "response.created");
+    cells.clusters[1].gateways[0].kill().await.unwrap();
+    let broken = socket.last().await;
+    assert!(broken["error"]["message"].as_str().unwrap().contains("cell 1 broke off"), "{broken}");
+    assert_eq!(socket.event().await, None);
+    let stream = TcpStream::connect(cells.http(0)).await.unwrap();
+    let refused = client_async("ws://localhost/v1/responses", stream).await.unwrap_err();
+    assert!(refused.to_string().contains("503"), "{refused}");
+    cells.clusters[1].gateways[0].start_again().await.unwrap();
+    cells.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_its_websocket_cancels_its_run_in_another_cell() {
+    let cells = Cells::start().await;
+    let mut one = cells.grpc(1).await;
+    let mut socket = Socket::open(cells.http(0)).await;
+    socket.ask(json!({})).await;
+    assert_eq!(socket.event().await.unwrap()["type"], "response.created");
+    let run = listed(&mut one).await.pop().unwrap();
+    drop(socket);
+    let cancelled = crate::until("the run ends", PATIENCE, async || {
+        Some(get(&mut one, &run).await.unwrap()).filter(|run| run.end_time.is_some())
+    });
+    assert_eq!(cancelled.await.state(), v1::RunState::Cancelled);
+    // An open socket does not delay the stop of a gateway.
+    let _idle = Socket::open(cells.http(0)).await;
     cells.stop().await;
 }
 

@@ -30,9 +30,9 @@ use crate::http::{BODY_BYTES_MAX, ServerState};
 use crate::use_cases;
 
 /// A silent client is pinged this often.
-const PING_EVERY: Duration = Duration::from_secs(30);
+pub(super) const PING_EVERY: Duration = Duration::from_secs(30);
 /// A client that sends nothing for this time, not even an answer to a ping, is gone.
-const SILENCE_MAX: Duration = Duration::from_secs(75);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(75);
 
 /// Opens a WebSocket.
 pub(in crate::http) async fn connect(
@@ -82,7 +82,7 @@ enum Begun {
 }
 
 /// The client is gone, or the connection must end.
-struct Gone;
+pub(super) struct Gone;
 
 impl Session {
     async fn serve(mut self) {
@@ -238,7 +238,7 @@ fn random_run_id() -> Result<RunId, ApiError> {
 }
 
 /// The text of a message; none for a ping or its answer.
-fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, Gone> {
+pub(super) fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, Gone> {
     match message {
         Some(Ok(Message::Text(text))) => Ok(Some(text.as_str().to_owned())),
         Some(Ok(Message::Binary(bytes))) => String::from_utf8(bytes.into()).map(Some).map_err(|_| Gone),
