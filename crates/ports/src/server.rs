@@ -14,6 +14,10 @@ pub struct ServerLimits {
     pub connection_streams_max: usize,
     /// Most streams that one tenant has open at the same time: streamed answers and watches.
     pub tenant_streams_max: usize,
+    /// Most requests of all clients at the same time.
+    pub requests_in_flight_max: usize,
+    /// Most WebSocket connections of all clients at the same time.
+    pub websockets_max: usize,
     /// Longest time until the head of a connection's first request has arrived. A TLS handshake is part of it.
     pub head: Duration,
     /// Longest time until the body of a request has arrived.
@@ -42,6 +46,8 @@ impl Default for ServerLimits {
             header_bytes_max: 32 << 10,
             connection_streams_max: 1024,
             tenant_streams_max: 10_000,
+            requests_in_flight_max: 20_000,
+            websockets_max: 4096,
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),

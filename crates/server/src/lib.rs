@@ -8,6 +8,7 @@ mod error_mapping;
 mod grpc;
 mod http;
 mod listeners;
+mod slots;
 mod tenant_streams;
 mod use_cases;
 mod watch;
@@ -19,6 +20,7 @@ use podium_ports::objects::Objects;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use slots::Slots;
 use tenant_streams::TenantStreams;
 
 pub use auth::{ApiKey, Authenticator, Caller, sums};
@@ -38,6 +40,10 @@ struct Backend {
     objects: Arc<dyn Objects>,
     /// The open streams of each tenant, over both APIs.
     streams: TenantStreams,
+    /// The requests under way, over both APIs.
+    requests: Slots,
+    /// Each open WebSocket.
+    sockets: Slots,
     /// None if this cluster is the only cell.
     cells: Option<CellRouter>,
 }

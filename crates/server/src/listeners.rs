@@ -19,6 +19,7 @@ use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::{Connections, Protocol, ServerTls, TlsError};
 use crate::grpc::GrpcError;
+use crate::slots::Slots;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, grpc, http};
 
@@ -113,7 +114,9 @@ impl Listeners {
         let mut tasks = JoinSet::new();
         let streams = TenantStreams::new(limits.tenant_streams_max);
         let (engine, auth) = (engine.clone(), auth.clone());
-        let backend = Backend { engine, auth, objects, streams, cells: self.cells };
+        let requests = Slots::of_requests(limits.requests_in_flight_max);
+        let sockets = Slots::of_sockets(limits.websockets_max);
+        let backend = Backend { engine, auth, objects, streams, requests, sockets, cells: self.cells };
         let (http, health) = http::routers(backend.clone(), &limits, started, closing.clone());
         let mut probes = JoinSet::new();
         if let Some(Health { listener, routes }) = self.health {

@@ -3,10 +3,10 @@
 use podium_api::{ApiError, ErrorCode, ModelName, NewRun};
 use podium_domain::conversation::Message;
 use podium_domain::ids::{RunId, TenantId};
-use podium_domain::required_features::takes_results;
 use podium_domain::policy::Policy;
 use podium_domain::rating::Rating;
 use podium_domain::request::RunRequest;
+use podium_domain::required_features::takes_results;
 use podium_domain::run::Run;
 use podium_engine::{Ending, Engine, Estimate, Submit, Submitted};
 use serde_json::{Map, Value};

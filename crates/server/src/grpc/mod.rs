@@ -30,6 +30,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::auth::Authenticator;
 use crate::connections::{Connections, Protocol};
+use crate::slots::{Slots, held};
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing};
 
@@ -59,12 +60,20 @@ fn service(
 }
 
 /// Authenticates the caller before the message is read, and adds details to errors of the transport.
-async fn identify(State(auth): State<Authenticator>, mut request: Request, next: Next) -> Response {
+async fn identify(
+    State((auth, requests)): State<(Authenticator, Slots)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path();
     let is_ours = path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some();
     if !is_ours {
         return next.run(request).await;
     }
+    let slot = match requests.begin() {
+        Ok(slot) => slot,
+        Err(error) => return Status::from(error).into_http(),
+    };
     // A value that is not text cannot be a key.
     let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     match auth.caller(shown).await {
@@ -75,7 +84,7 @@ async fn identify(State(auth): State<Authenticator>, mut request: Request, next:
     let response = next.run(request).await;
     match detailed(&response, &path) {
         Some(status) => status.into_http(),
-        None => response,
+        None => held(response, slot),
     }
 }
 
@@ -107,7 +116,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    Backend { engine, auth, streams, cells, objects: _ }: Backend,
+    Backend { engine, auth, streams, requests, cells, objects: _, sockets: _ }: Backend,
     Closing { leaving, stopping: stop, .. }: Closing,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -131,7 +140,9 @@ pub(crate) async fn serve(
             services.into_axum_router().layer(middleware::from_fn_with_state(forwarding, forward::forward))
         }
     };
-    let router = router.layer(middleware::from_fn_with_state(auth, identify)).layer(deadline::DeadlineLayer);
+    let router = router
+        .layer(middleware::from_fn_with_state((auth, requests), identify))
+        .layer(deadline::DeadlineLayer);
     let not_serving = async {
         leaving.cancelled().await;
         health.set_not_serving::<PodiumServiceServer<Runs>>().await;

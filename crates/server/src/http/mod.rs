@@ -50,6 +50,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::BodyTimeout;
+use crate::slots::Slots;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, error_mapping};
 use forward::Forwarding;
@@ -71,6 +72,8 @@ struct ServerState {
     /// Seals reasoning items.
     turn_key: Arc<OnceCell<Arc<TurnKey>>>,
     streams: TenantStreams,
+    requests: Slots,
+    sockets: Slots,
     /// None if this cluster is the only cell.
     cells: Option<CellRouter>,
     hosts_allowed: Arc<[String]>,
@@ -90,7 +93,7 @@ struct ServerState {
 
 /// The HTTP API, and the routes of the listener for probes. `started` is in seconds since the Unix epoch.
 pub(crate) fn routers(
-    Backend { engine, auth, objects, streams, cells }: Backend,
+    Backend { engine, auth, objects, streams, requests, sockets, cells }: Backend,
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
@@ -104,6 +107,8 @@ pub(crate) fn routers(
         objects,
         turn_key: Arc::default(),
         streams,
+        requests,
+        sockets,
         cells: cells.clone(),
         hosts_allowed,
         cors_origins,

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::reply::Refusal;
 use super::{BODY_BYTES_MAX, ServerState};
+use crate::slots::held;
 
 /// Anthropic's header with the key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -36,6 +37,7 @@ pub(super) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
+    let slot = state.requests.begin()?;
     let headers = request.headers();
     let authorization = authorization(headers);
     let authorization = authorization.as_deref();
@@ -53,7 +55,7 @@ pub(super) async fn check(
         return Err(error.into());
     }
     request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    Ok(held(next.run(request).await, slot))
 }
 
 /// Rejects a head that is longer than `bytes_max`. HTTP/1 connections reject it too, but only if it arrives in pieces.

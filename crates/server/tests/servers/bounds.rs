@@ -5,11 +5,12 @@ use std::time::Duration;
 use podium_api::v1;
 use podium_ports::server::ServerLimits;
 use podium_testkit::{Answer, Gate};
+use tokio::io::AsyncWriteExt as _;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic_types::StatusExt as _;
 
-use crate::test_server::{COMPLETIONS, TestServer, asking, question, within};
+use crate::test_server::{COMPLETIONS, TestServer, asking, question, request, until, within};
 
 #[tokio::test]
 async fn a_call_with_too_many_messages_gets_a_short_error() {
@@ -56,6 +57,41 @@ async fn concurrent_answers_beyond_the_unread_limit_do_not_break_off() {
         assert_eq!(reply.body.len().to_string(), length, "status {}", reply.status);
         assert!([200, 503].contains(&reply.status));
     }
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_refused_until_one_has_ended() {
+    let limits = ServerLimits { requests_in_flight_max: 1, ..ServerLimits::default() };
+    let server = TestServer::open(limits).await;
+    let gate = podium_testkit::Gate::closed();
+    server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+    let mut streamed = server.connect().await;
+    streamed.write_all(request(COMPLETIONS, "", &question("why?", true)).as_bytes()).await.unwrap();
+    until(&mut streamed, "first ").await;
+
+    for target in ["GET /v1/models", "GET /v1/runs"] {
+        let refused = server.send(target, "", "").await;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "overloaded"), "{}", refused.body);
+        assert!(refused.body.contains("requests_in_flight_max"), "{}", refused.body);
+        assert_eq!(
+            (refused.header("retry-after"), refused.header("x-should-retry")),
+            (Some("1"), Some("true"))
+        );
+    }
+    let refused = server.send("POST /v1/messages", "", "{}").await;
+    assert_eq!(refused.status, 529, "{}", refused.body);
+    let status = within(server.client().await.create_run(asking("why?"))).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(status.get_error_details().error_info().unwrap().reason, "OVERLOADED");
+    // Probes are not limited.
+    assert_eq!(server.send("GET /healthz", "", "").await.status, 200);
+    assert_eq!(server.send("GET /readyz", "", "").await.status, 200);
+
+    gate.open();
+    until(&mut streamed, "[DONE]").await;
+    drop(streamed);
+    within(async { while server.send("GET /v1/models", "", "").await.status != 200 {} }).await;
+    assert!(within(server.client().await.create_run(asking("why?"))).await.is_ok());
 }
 
 #[tokio::test]

@@ -43,6 +43,22 @@ const TENANT_STREAMS_MAX: Setting<usize> = Setting::count(
 .unit("streams")
 .default("10000");
 
+const REQUESTS_IN_FLIGHT_MAX: Setting<usize> = Setting::count(
+    "requests_in_flight_max",
+    &(1..=1_000_000),
+    "Most requests of all clients that this server answers at the same time. A further one is refused with status 503.",
+)
+.unit("requests")
+.default("20000");
+
+const WEBSOCKETS_MAX: Setting<usize> = Setting::count(
+    "websockets_max",
+    &(1..=1_000_000),
+    "Most open WebSockets of all clients at this server. A further one is refused with status 503.",
+)
+.unit("WebSockets")
+.default("4096");
+
 const REQUEST_HEAD: Setting<Duration> = Setting::milliseconds(
     "request_head_ms",
     &WAIT_MS,
@@ -118,6 +134,8 @@ pub const CLIENT_LIMITS: Group = Group {
         HEADER_BYTES_MAX.key,
         CONNECTION_STREAMS_MAX.key,
         TENANT_STREAMS_MAX.key,
+        REQUESTS_IN_FLIGHT_MAX.key,
+        WEBSOCKETS_MAX.key,
         REQUEST_HEAD.key,
         REQUEST_BODY.key,
         CONNECTION_IDLE.key,
@@ -136,6 +154,8 @@ pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
     let [header_bytes_max, connection_streams_max, tenant_streams_max] =
         [&HEADER_BYTES_MAX, &CONNECTION_STREAMS_MAX, &TENANT_STREAMS_MAX]
             .map(|setting| checker.read(setting));
+    let [requests_in_flight_max, websockets_max] =
+        [&REQUESTS_IN_FLIGHT_MAX, &WEBSOCKETS_MAX].map(|setting| checker.read(setting));
     let [head, body] = [&REQUEST_HEAD, &REQUEST_BODY].map(|setting| checker.read(setting));
     let [idle, stall] = [&CONNECTION_IDLE, &ANSWER_STALL].map(|setting| checker.read(setting));
     let [age, age_grace] =
@@ -148,6 +168,8 @@ pub fn client_limits(checker: &mut Checker) -> Option<ServerLimits> {
         header_bytes_max: header_bytes_max?,
         connection_streams_max: connection_streams_max?,
         tenant_streams_max: tenant_streams_max?,
+        requests_in_flight_max: requests_in_flight_max?,
+        websockets_max: websockets_max?,
         head: head?,
         body: body?,
         idle: idle?,
@@ -221,6 +243,8 @@ mod tests {
             ("header_bytes_max", "8192"),
             ("connection_streams_max", "3"),
             ("tenant_streams_max", "5"),
+            ("requests_in_flight_max", "6"),
+            ("websockets_max", "2"),
             ("unread_bytes_max", "16777216"),
             ("connection_age_max_ms", "60000"),
             ("connection_age_grace_ms", "0"),
@@ -233,6 +257,7 @@ mod tests {
         assert_eq!((limits.header_bytes_max, limits.connection_streams_max), (8192, 3));
         assert_eq!(limits.tenant_streams_max, 5);
         assert_eq!((limits.age, limits.age_grace), (Some(Duration::from_mins(1)), Some(Duration::ZERO)));
+        assert_eq!((limits.requests_in_flight_max, limits.websockets_max), (6, 2));
         assert_eq!(limits.hosts_allowed, ["podium.internal", "gateway"]);
         let origins = ["https://app.example", "http://[::1]:3000", "tauri://localhost"];
         assert_eq!(limits.cors_origins, origins);

@@ -32,6 +32,7 @@ pub(in crate::http) async fn relay(
     head: request::Parts,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, ApiError> {
+    let slot = state.sockets.begin()?;
     let mut response = tokio::select! {
         response = other.open_socket(head) => response?,
         () = state.cut.cancelled() => return Err(error_mapping::stopping()),
@@ -48,6 +49,7 @@ pub(in crate::http) async fn relay(
             let Ok(opened) = opened.await else { return };
             let gateway = WebSocketStream::from_raw_socket(TokioIo::new(opened), Role::Client, None).await;
             Relay { state, occupied, client, gateway, broke_off }.serve().await;
+            drop(slot);
         })
     }))
 }

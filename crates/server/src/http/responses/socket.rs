@@ -27,6 +27,7 @@ use crate::http::layers::random_id;
 use crate::http::reply::Refusal;
 use crate::http::request_checks::authorization;
 use crate::http::{BODY_BYTES_MAX, ServerState};
+use crate::slots::Slot;
 use crate::use_cases;
 
 /// A silent client is pinged this often.
@@ -50,12 +51,22 @@ pub(in crate::http) async fn connect(
     if state.stopping.is_cancelled() {
         return Err(error_mapping::stopping().into());
     }
+    let slot = state.sockets.begin()?;
     let left = state.left.clone();
     let authorization = authorization(&headers).map(Cow::into_owned);
     let upgrade = upgrade.max_message_size(BODY_BYTES_MAX).max_frame_size(BODY_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| {
-        let session =
-            Session { state, caller, authorization, unread, occupied, socket, last: None, registered: None };
+        let session = Session {
+            state,
+            caller,
+            authorization,
+            unread,
+            occupied,
+            socket,
+            last: None,
+            registered: None,
+            _slot: slot,
+        };
         left.track_future(session.serve())
     }))
 }
@@ -72,6 +83,7 @@ struct Session {
     last: Option<ResponseId>,
     /// The input of the last request, if it was only registered.
     registered: Option<Box<RegisteredInput>>,
+    _slot: Slot,
 }
 
 /// The outcome of a valid request.

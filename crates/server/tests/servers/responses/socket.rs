@@ -262,3 +262,26 @@ async fn a_new_connection_takes_the_place_of_a_waiting_socket() {
     assert_eq!(reply.status, 200);
     assert_eq!(within(socket.frame()).await.0, CLOSE);
 }
+
+#[tokio::test]
+async fn sockets_beyond_the_limit_are_refused() {
+    let server = TestServer::open(ServerLimits { websockets_max: 1, ..ServerLimits::default() }).await;
+    let mut first = Socket::open(&server).await;
+    let mut second = server.connect().await;
+    second.write_all(UPGRADE.as_bytes()).await.unwrap();
+    let refused = until(&mut second, "websockets_max").await;
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("retry-after: 1") && refused.contains("overloaded"), "{refused}");
+    assert_eq!(first.response(json!({})).await["status"], "completed");
+    drop(first);
+    within(async {
+        loop {
+            let mut again = server.connect().await;
+            again.write_all(UPGRADE.as_bytes()).await.unwrap();
+            if until(&mut again, "\r\n\r\n").await.starts_with("HTTP/1.1 101") {
+                break;
+            }
+        }
+    })
+    .await;
+}
