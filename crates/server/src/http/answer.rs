@@ -341,33 +341,9 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-
-    /// A format that names its sign of life, or sends comments.
-    struct Silent<const NAMED: bool>;
-
-    impl<const NAMED: bool> AnswerFormat for Silent<NAMED> {
-        fn whole(&self, _run: &Run) -> Option<String> {
-            None
-        }
-
-        fn open(&mut self, _events: &mut StreamEvents) {}
-
-        fn text(&mut self, _text: &str, _events: &mut StreamEvents) {}
-
-        fn call_begun(&mut self, _index: usize, _id: &str, _name: &str, _events: &mut StreamEvents) {}
-
-        fn call_arguments(&mut self, _index: usize, _text: &str, _events: &mut StreamEvents) {}
-
-        fn close(&mut self, _run: &Run, _events: &mut StreamEvents) {}
-
-        fn error(&self, error: &ApiError) -> StreamEvent {
-            StreamEvent::unnamed(error.message.clone())
-        }
-
-        fn sign_of_life() -> Option<StreamEvent> {
-            NAMED.then(|| StreamEvent::named("ping", "{}".to_owned()))
-        }
-    }
+    use crate::http::chat::ChatFormat;
+    use crate::http::messages::MessagesFormat;
+    use crate::http::responses::ResponseFormat;
 
     async fn first_sign<F: AnswerFormat>() -> (Duration, String) {
         let silent = stream::pending::<Result<Event, Infallible>>();
@@ -378,10 +354,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_stream_shows_a_sign_of_life_within_ten_seconds() {
-        let (comment_after, comment) = first_sign::<Silent<false>>().await;
-        let (ping_after, ping) = first_sign::<Silent<true>>().await;
-        assert!(comment_after <= Duration::from_secs(10) && ping_after <= Duration::from_secs(10));
-        assert_eq!((comment.as_str(), ping.as_str()), (": keep-alive\n\n", "event: ping\ndata: {}\n\n"));
+    async fn a_silent_stream_of_each_api_shows_a_sign_of_life_within_ten_seconds() {
+        let (after, ping) = first_sign::<MessagesFormat>().await;
+        assert_eq!(ping, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+        assert!(after <= Duration::from_secs(10), "{after:?}");
+        for (after, comment) in [first_sign::<ChatFormat>().await, first_sign::<ResponseFormat>().await] {
+            assert_eq!(comment, ": keep-alive\n\n");
+            assert!(after <= Duration::from_secs(10), "{after:?}");
+        }
     }
 }

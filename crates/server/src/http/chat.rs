@@ -32,7 +32,7 @@ pub(super) async fn complete(
     answer(&state, caller, &unread, Asked::new(new_run), Delivery::of(stream), format).await
 }
 
-struct ChatFormat {
+pub(super) struct ChatFormat {
     completion: Completion,
     include_usage: bool,
 }

@@ -48,7 +48,7 @@ pub(super) async fn count_tokens(State(state): State<ServerState>, body: Body) -
 /// Clients ask here whether the server can be reached.
 pub(super) async fn hello() {}
 
-struct MessagesFormat {
+pub(super) struct MessagesFormat {
     stream: MessageStream,
     request_id: RequestId,
 }

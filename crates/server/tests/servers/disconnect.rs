@@ -3,6 +3,7 @@
 use podium_domain::run::RunState;
 use podium_ports::server::ServerLimits;
 use podium_testkit::{Answer, Gate};
+use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::test_server::{COMPLETIONS, TestServer, asking, question, request, until, within};
@@ -28,6 +29,42 @@ async fn a_client_that_disconnects_cancels_its_run() {
         drop(connection);
         assert_eq!(*server.ended(id).await.state(), RunState::Cancelled, "stream: {stream}");
     }
+}
+
+#[tokio::test]
+async fn a_client_of_responses_or_messages_that_disconnects_cancels_its_run() {
+    let input = json!({"model": "podium-ultra", "input": "why?"});
+    let messages = [json!({"role": "user", "content": "why?"})];
+    let messages = json!({"model": "podium-ultra", "max_tokens": 100, "messages": messages});
+    for (target, body) in [("POST /v1/responses", input), ("POST /v1/messages", messages)] {
+        for stream in [false, true] {
+            let server = TestServer::open(ServerLimits::default()).await;
+            let gate = Gate::closed();
+            server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+            let mut body = body.clone();
+            body["stream"] = stream.into();
+            let mut connection = server.connect().await;
+            connection.write_all(request(target, "", &body.to_string()).as_bytes()).await.unwrap();
+            let id = server.only_run().await;
+            drop(connection);
+            assert_eq!(*server.ended(id).await.state(), RunState::Cancelled, "{target}, stream: {stream}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_response_outlives_its_client() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let gate = Gate::closed();
+    server.vendor.script("checker", [Answer::text("first ").wait(&gate).say("second")]);
+    let body = json!({"model": "podium-ultra", "input": "why?", "background": true, "stream": true});
+    let mut connection = server.connect().await;
+    connection.write_all(request("POST /v1/responses", "", &body.to_string()).as_bytes()).await.unwrap();
+    until(&mut connection, "first ").await;
+    let id = server.only_run().await;
+    drop(connection);
+    gate.open();
+    assert_eq!(server.ended(id).await.answer(), Some("first second"));
 }
 
 #[tokio::test]
