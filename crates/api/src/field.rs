@@ -105,6 +105,8 @@ impl<'a> Field<'a> {
 
     /// Rejects members with other names than these.
     pub(crate) fn only(&self, object: &Map<String, Value>, names: &[&str]) -> Result<(), ApiError> {
+        #[cfg(test)]
+        known_members::note(&self.path, names);
         match object.keys().find(|name| !names.contains(&name.as_str())) {
             Some(name) => Err(unknown(&format!("{}.{name}", self.path))),
             None => Ok(()),
@@ -153,5 +155,31 @@ fn shown(value: &Value) -> String {
         Value::String(_) => "a long string".to_owned(),
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The members that parsers know, by the paths of their objects. Tests compare them with the document.
+#[cfg(test)]
+pub(crate) mod known_members {
+    use std::cell::RefCell;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    type Known = BTreeMap<String, BTreeSet<String>>;
+
+    thread_local! {
+        static KNOWN: RefCell<Known> = const { RefCell::new(Known::new()) };
+    }
+
+    pub(super) fn note(path: &str, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        KNOWN.with_borrow_mut(|known| known.insert(path.to_owned(), names));
+    }
+
+    pub(crate) fn clear() {
+        KNOWN.take();
+    }
+
+    pub(crate) fn take() -> Known {
+        KNOWN.take()
     }
 }

@@ -13,9 +13,9 @@ from conftest import Podium
 
 SEED = 175044335043377906851085196893710017237
 EXAMPLES = 10
-# Each answer has a documented status, type and body, and no request makes the server fail. Two checks are left out, because the
-# document describes parameters and not the members of messages, tools and items: whether a request that it allows is accepted,
-# and whether one that it forbids is rejected.
+# Each answer has a documented status, type and body, and no request makes the server fail. Two checks are left out, because a
+# schema cannot say how the parts of a request refer to each other: whether a request that it allows is accepted, and whether one
+# that it forbids is rejected.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 

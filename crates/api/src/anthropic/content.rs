@@ -45,7 +45,7 @@ pub(super) fn system(field: &Field<'_>) -> Result<Message, ApiError> {
     content(Role::System, field)
 }
 
-fn message(field: &Field<'_>) -> Result<Message, ApiError> {
+pub(super) fn message(field: &Field<'_>) -> Result<Message, ApiError> {
     let message = field.object()?;
     field.only(message, &["role", "content"])?;
     let role = match field.required(message, "role")?.one_of(&["user", "assistant", "system"])? {

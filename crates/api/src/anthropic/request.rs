@@ -166,6 +166,12 @@ impl Draft {
     }
 }
 
+/// Parses `output_config` alone.
+#[cfg(test)]
+pub(super) fn check_output(field: &Field<'_>) -> Result<(), ApiError> {
+    Draft::default().read_output(field)
+}
+
 fn model(field: &Field<'_>) -> Result<ModelName, ApiError> {
     let name = field.string()?;
     let unknown = |e: UnknownModel| ApiError::on_field(ErrorCode::ModelNotFound, "model", e.to_string());
@@ -181,7 +187,7 @@ fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
 }
 
 /// The effort that the configuration of thinking amounts to; none if it leaves the choice to the model.
-fn thinking(field: &Field<'_>) -> Result<Option<Effort>, ApiError> {
+pub(super) fn thinking(field: &Field<'_>) -> Result<Option<Effort>, ApiError> {
     let thinking = field.object()?;
     field.only(thinking, &["type", "budget_tokens", "display"])?;
     if let Some(display) = field.member(thinking, "display") {

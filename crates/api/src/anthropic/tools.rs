@@ -69,7 +69,7 @@ fn path_of(error: &ToolsError) -> String {
     }
 }
 
-fn tool(field: &Field<'_>) -> Result<Tool, ApiError> {
+pub(super) fn tool(field: &Field<'_>) -> Result<Tool, ApiError> {
     let tool = field.object()?;
     if let Some(kind) = field.member(tool, "type")
         && kind.string()? != "custom"

@@ -6,11 +6,23 @@ use serde_json::{Map, Value};
 
 use super::{file, tools};
 use crate::ApiError;
-use crate::field::{Field, missing, unknown};
+use crate::field::{Field, missing};
 use crate::image::of_url;
 use crate::parts::{call_id, message_of, tool_result};
 use crate::pdf;
 
+/// The members of a message, except of role `tool`. Not every role may have a value for each.
+const MEMBERS: [&str; 9] = [
+    "role",
+    "content",
+    "name",
+    "annotations",
+    "refusal",
+    "audio",
+    "tool_calls",
+    "function_call",
+    "tool_call_id",
+];
 /// Most tool calls of a message.
 const CALLS_MAX: usize = 128;
 
@@ -55,6 +67,12 @@ enum Sent {
     Result(Part),
 }
 
+/// Parses a message alone.
+#[cfg(test)]
+pub(super) fn check(field: &Field<'_>) -> Result<(), ApiError> {
+    message(field).map(drop)
+}
+
 fn message(field: &Field<'_>) -> Result<Sent, ApiError> {
     let message = field.object()?;
     let role_field = field.required(message, "role")?;
@@ -79,15 +97,16 @@ fn message(field: &Field<'_>) -> Result<Sent, ApiError> {
 }
 
 fn check_keys(field: &Field<'_>, message: &Map<String, Value>, role: Role) -> Result<(), ApiError> {
+    field.only(message, &MEMBERS)?;
     for (name, value) in message {
         let here = Field::new(format!("{}.{name}", field.path), value);
         match name.as_str() {
             // A name distinguishes people of one role, and an annotation belongs to an earlier answer. Neither changes the text.
             "role" | "content" | "name" | "annotations" => {}
             "tool_calls" if role == Role::Assistant => {}
-            "refusal" | "audio" | "tool_calls" | "function_call" | "tool_call_id" => {
+            other => {
                 let requests_nothing = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-                let advice = match name.as_str() {
+                let advice = match other {
                     "tool_calls" => "only messages of role `assistant` may have it",
                     "tool_call_id" => "only messages of role `tool` may have it",
                     "function_call" => "use `tool_calls`",
@@ -97,7 +116,6 @@ fn check_keys(field: &Field<'_>, message: &Map<String, Value>, role: Role) -> Re
                     return Err(here.unsupported(advice));
                 }
             }
-            _ => return Err(unknown(&here.path)),
         }
     }
     Ok(())

@@ -119,23 +119,18 @@ pub(super) fn effort(field: &Field<'_>) -> Result<Effort, ApiError> {
 
 fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
     let options = field.object()?;
-    let known = ["include_usage", "include_obfuscation"];
-    if let Some(name) = options.keys().find(|name| !known.contains(&name.as_str())) {
-        return Err(unknown(&format!("{}.{name}", field.path)));
-    }
+    field.only(options, &["include_usage", "include_obfuscation"])?;
     field.member(options, "include_usage").map_or(Ok(false), |include| include.boolean())
 }
 
-fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
+pub(super) fn response_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {
     let format = field.object()?;
     let kind = field.member(format, "type").ok_or_else(|| missing(&format!("{}.type", field.path)))?;
     let known: &[&str] = match kind.one_of(&["text", "json_object", "json_schema"])? {
         "json_schema" => &["type", "json_schema"],
         _ => &["type"],
     };
-    if let Some(name) = format.keys().find(|name| !known.contains(&name.as_str())) {
-        return Err(unknown(&format!("{}.{name}", field.path)));
-    }
+    field.only(format, known)?;
     match kind.string()? {
         "text" => Ok(AnswerForm::Text),
         "json_object" => Ok(AnswerForm::JsonObject),

@@ -9,6 +9,23 @@ use crate::{ApiError, ErrorCode};
 /// Most characters of a tool's name in these APIs.
 pub(super) const NAME_CHARS_MAX: usize = 64;
 
+/// The types of tools that [`is_hosted`]; those of dated web searches come on top.
+pub(crate) const HOSTED_TOOLS: [&str; 13] = [
+    "apply_patch",
+    "code_interpreter",
+    "computer",
+    "computer_use",
+    "computer_use_preview",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "programmatic_tool_calling",
+    "shell",
+    "tool_search",
+    "web_search",
+];
+
 /// The place of the members that describe a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Layout {
@@ -308,7 +325,7 @@ fn invalid(path: &str, message: String) -> ApiError {
 }
 
 /// Rejects tools of other types than functions.
-fn check_function(field: &Field<'_>) -> Result<(), ApiError> {
+pub(super) fn check_function(field: &Field<'_>) -> Result<(), ApiError> {
     let kind = field.required(field.object()?, "type")?;
     if kind.string()? == "function" {
         return Ok(());
@@ -398,22 +415,7 @@ fn target(layout: Layout, field: &Field<'_>) -> Result<Option<Target>, ApiError>
 
 /// Whether tools of this type are run by OpenAI's service, or are forms of a client's tools that only its models know.
 pub(super) fn is_hosted(kind: &str) -> bool {
-    const HOSTED: [&str; 13] = [
-        "apply_patch",
-        "code_interpreter",
-        "computer",
-        "computer_use",
-        "computer_use_preview",
-        "file_search",
-        "image_generation",
-        "local_shell",
-        "mcp",
-        "programmatic_tool_calling",
-        "shell",
-        "tool_search",
-        "web_search",
-    ];
-    HOSTED.contains(&kind) || kind.starts_with("web_search_")
+    HOSTED_TOOLS.contains(&kind) || kind.starts_with("web_search_")
 }
 
 #[cfg(test)]

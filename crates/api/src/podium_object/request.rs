@@ -19,9 +19,11 @@ use crate::{ApiError, ErrorCode};
 
 /// Sets the bounds that the object names, and rejects unknown members.
 pub(crate) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
-    for (name, value) in field.object()? {
+    let object = field.object()?;
+    field.only(object, &NAMES)?;
+    for (name, value) in object {
         let member = Field::new(format!("{}.{name}", field.path), value);
-        if value.is_null() && NAMES.contains(&name.as_str()) {
+        if value.is_null() {
             continue;
         }
         set(name, &member, policy)?;

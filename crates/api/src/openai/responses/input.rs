@@ -18,7 +18,7 @@ use crate::parts::{call_id, message_of, tool_result};
 use crate::{ApiError, ErrorCode, pdf};
 
 /// Items of tools that a service ran. Workers do not get them: the answers after them say what was found.
-const RUN_BY_A_SERVICE: [&str; 5] = [
+pub(crate) const HOSTED_ITEMS: [&str; 5] = [
     "code_interpreter_call",
     "file_search_call",
     "image_generation_call",
@@ -142,7 +142,7 @@ pub(super) fn item_of(field: &Field<'_>, tools: &mut ToolsDraft) -> Result<Optio
             field.only(item, &["type", "id", "role", "tools"])?;
             read_tools(tools, ToolPlace::Input, &field.required(item, "tools")?).map(|()| None)
         }
-        hosted if RUN_BY_A_SERVICE.contains(&hosted) => Ok(None),
+        hosted if HOSTED_ITEMS.contains(&hosted) => Ok(None),
         _ => Err(kind.unsupported(
             "it must be `message`, `function_call`, `function_call_output`, `custom_tool_call`, \
              `custom_tool_call_output`, `reasoning`, `item_reference` or `compaction`",

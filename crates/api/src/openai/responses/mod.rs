@@ -26,6 +26,7 @@ pub use conversation::{
     ClientConversation, ConversationItems, conversation_id, is_conversation_id, unknown_conversation,
 };
 pub use id::ResponseId;
+pub(crate) use input::HOSTED_ITEMS;
 pub use items::{ItemOrder, ItemPage};
 pub(crate) use parameters::PARAMETERS as RESPONSE_PARAMETERS;
 pub use registered::{RegisteredInput, SocketRequest};
@@ -33,3 +34,29 @@ pub(crate) use request::COMPACTION_PARAMETERS;
 pub use request::{ResponseRequest, with_response_names};
 pub use sealed::{SealError, TurnKey};
 pub use stream::{ResponseStream, error_event};
+
+/// The parsers of parts of requests, which tests compare with the document.
+#[cfg(test)]
+pub(super) mod reading {
+    use crate::ApiError;
+    use crate::field::Field;
+    use crate::openai::tools::ToolsDraft;
+
+    pub(in crate::openai) fn item(field: &Field<'_>) -> Result<(), ApiError> {
+        let mut tools = ToolsDraft::flat();
+        super::input::item_of(field, &mut tools)?;
+        tools.finish().map(drop)
+    }
+
+    pub(in crate::openai) fn response_tool(field: &Field<'_>) -> Result<(), ApiError> {
+        let mut tools = ToolsDraft::flat();
+        super::tools::tool(&mut tools, field)?;
+        tools.finish().map(drop)
+    }
+
+    pub(in crate::openai) fn response_tool_choice(field: &Field<'_>) -> Result<(), ApiError> {
+        ToolsDraft::flat().choice(field)
+    }
+
+    pub(in crate::openai) use super::request::reading::{reasoning, text};
+}

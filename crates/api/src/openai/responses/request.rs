@@ -440,6 +440,20 @@ impl Draft {
     }
 }
 
+/// The parsers of options, which tests compare with the document.
+#[cfg(test)]
+pub(super) mod reading {
+    use super::{ApiError, Draft, Field};
+
+    pub(in crate::openai) fn reasoning(field: &Field<'_>) -> Result<(), ApiError> {
+        Draft::new().reasoning(field)
+    }
+
+    pub(in crate::openai) fn text(field: &Field<'_>) -> Result<(), ApiError> {
+        Draft::new().text(field)
+    }
+}
+
 /// The id of a conversation: a string, or an object with it.
 fn conversation(field: &Field<'_>) -> Result<String, ApiError> {
     if let Some(id) = field.value.as_str() {

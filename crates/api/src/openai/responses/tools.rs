@@ -26,7 +26,7 @@ pub(super) fn read_tools(
     Ok(())
 }
 
-fn tool(draft: &mut ToolsDraft, field: &Field<'_>) -> Result<(), ApiError> {
+pub(super) fn tool(draft: &mut ToolsDraft, field: &Field<'_>) -> Result<(), ApiError> {
     let object = field.object()?;
     let kind = field.required(object, "type")?;
     match kind.string()? {
