@@ -6,11 +6,13 @@ mod clock;
 mod logging;
 pub mod settings;
 mod signals;
+mod version;
 
 pub use anchored::AnchoredClock;
 pub use clock::{CellIds, RandomIds, SystemClock};
 pub use logging::{Identity, LogFormat, LogSink, add_log_sink, start_log};
 pub use signals::Signals;
+pub use version::VERSION;
 
 /// Used by all programs. A run consists of many small texts, and glibc's allocator took a quarter of an executor's CPU time.
 #[global_allocator]

@@ -9,11 +9,12 @@ use podium_cluster::{
 };
 use podium_engine::{Engine, Parts, Work};
 use podium_planning::{Place, describe_all};
+use podium_setup::VERSION;
 use podium_setup::settings::ProgramKeys;
 
 const PROGRAM: Program = Program {
     name: EXECUTOR,
-    version: env!("CARGO_PKG_VERSION"),
+    version: VERSION,
     about: "An executor of a Podium cluster: calls the vendors' models for the steps of each run.",
 };
 

@@ -15,7 +15,7 @@ use podium_engine::Work;
 use podium_planning::describe_all;
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_server::{Authenticator, CellRouter, Listeners};
-use podium_setup::Signals;
+use podium_setup::{Signals, VERSION};
 use podium_telemetry::{MetricsPage, Page, Process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use settings::{Settings, check};
 
 const PROGRAM: Program = Program {
     name: GATEWAY,
-    version: env!("CARGO_PKG_VERSION"),
+    version: VERSION,
     about: "The gateway of a Podium cluster: serves the OpenAI-compatible HTTP API and gRPC, accepts runs and streams their \
             answers.",
 };

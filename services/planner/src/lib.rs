@@ -12,6 +12,7 @@ use podium_cluster::{
 use podium_engine::Work;
 use podium_planning::{OpenBundle, Place, choose_all};
 use podium_ports::conductor_profile::ConductorProfile;
+use podium_setup::VERSION;
 use podium_setup::settings::ProgramKeys;
 use tracing::warn;
 
@@ -23,7 +24,7 @@ const OPEN_BUNDLE: Option<OpenBundle> = None;
 
 const PROGRAM: Program = Program {
     name: PLANNER,
-    version: env!("CARGO_PKG_VERSION"),
+    version: VERSION,
     about: "A planner of a Podium cluster: asks the conductor for the workflow of each run.",
 };
 

@@ -8,7 +8,7 @@ use podium_ports::clock::Clock as _;
 use podium_ports::server::TlsFiles;
 use podium_server::{Listeners, Servers};
 use podium_setup::settings::listeners::keyless_warning;
-use podium_setup::{Signals, SystemClock};
+use podium_setup::{Signals, SystemClock, VERSION};
 use podium_telemetry::{MetricsPage, Page, Process, Telemetry};
 use tracing::{error, info, warn};
 
@@ -62,7 +62,7 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let listeners =
         Listeners::bind(settings.listen, settings.grpc_listen).await?.with_tls(settings.tls.clone())?;
     let (http, grpc) = listeners.addresses().map_err(system("cannot read a listener's address"))?;
-    let process = Process { name: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance() };
+    let process = Process { name: "podium", version: VERSION, instance: &instance() };
     let metrics_page = MetricsPage::of(settings.metrics_listen, settings.health_listen).await?;
     let telemetry = podium_telemetry::start(&settings.telemetry, &process, metrics_page)?;
     let metrics = telemetry.page().map(Page::router).unwrap_or_default();

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
+use podium_setup::VERSION;
 use podium_setup::settings::{Flags, Sources};
 
 use crate::error::{self, Error};
@@ -38,7 +39,7 @@ const SOURCES_HELP: &str = "A setting is its default, the value of the file of -
 
 /// Answers questions with many models behind one API: a conductor plans each question as a workflow over a pool of workers.
 #[derive(Debug, Parser)]
-#[command(name = "podium", version, propagate_version = true, max_term_width = 110)]
+#[command(name = "podium", version = VERSION, propagate_version = true, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

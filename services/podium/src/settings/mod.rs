@@ -13,7 +13,7 @@ use podium_planning::{ConductorChoice, ConductorChoices, plan_slots_for};
 use podium_ports::cache::CacheOptions;
 use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_setup::settings::engine::SLOTS_MAX;
-use podium_setup::{Identity, LogFormat};
+use podium_setup::{Identity, LogFormat, VERSION};
 use podium_telemetry::TelemetrySettings;
 
 pub(crate) use check::{Depth, check};
@@ -76,8 +76,7 @@ impl Settings {
     /// Starts logging, with the filter `level` if the settings have none.
     pub(crate) fn start_log(&self, level: &str) {
         let instance = instance();
-        let identity =
-            Identity { service: "podium", version: env!("CARGO_PKG_VERSION"), instance: &instance };
+        let identity = Identity { service: "podium", version: VERSION, instance: &instance };
         podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format, &identity);
     }
 
