@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use podium_cluster::Program;
+use podium_cluster::{Program, Role};
 use podium_domain::pool::Worker;
 use podium_domain::usage::Usage;
 use podium_executor::ExecutorParts;
@@ -20,6 +20,7 @@ pub(crate) fn main() -> ExitCode {
         name: EXECUTOR,
         version: env!("CARGO_PKG_VERSION"),
         about: "An executor whose workers answer at once, for measurements.",
+        role: Role::Executor,
     };
     podium_executor::main_with(program, at_once)
 }

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 use podium_ports::BoxError;
 use podium_ports::causes::causes;
+use podium_setup::doctor::Severity;
 use podium_setup::settings::{ProgramKeys, SettingsError, Sources, read_flags, with_all_flags};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::ClusterError;
+use crate::doctor::{diagnose, of_invalid_settings};
+use crate::{ClusterError, ClusterSettings, Role};
 
 /// The variable from which tokio takes its number of threads.
 const THREADS: &str = "TOKIO_WORKER_THREADS";
@@ -28,12 +30,21 @@ pub struct Program {
     pub version: &'static str,
     /// A description for `--help`.
     pub about: &'static str,
+    /// The kind of process.
+    pub role: Role,
+}
+
+/// The checked settings of a program.
+pub trait HasCluster {
+    /// The settings of every process of a cluster.
+    fn cluster(&self) -> &ClusterSettings;
 }
 
 const AFTER_HELP: &str = "Settings come from their defaults, the file of --config, the environment (PODIUM__KEY), the flags and --set; \
                           a later source replaces an earlier one. --print-keys prints a settings file that explains each key.";
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Arguments {
     /// Read settings from this file, as `key = value` lines in TOML.
     #[arg(long, value_name = "FILE")]
@@ -47,6 +58,13 @@ struct Arguments {
     /// Print a settings file with all keys, their defaults and their meaning, then exit.
     #[arg(long)]
     print_keys: bool,
+    /// Check what the process depends on (settings, servers, schema, clock, models, keys, prices, limits of the machine), say what
+    /// to do, then exit: with code 1 if there is an error. Changes nothing.
+    #[arg(long)]
+    doctor: bool,
+    /// Print the findings of --doctor as one JSON document.
+    #[arg(long, requires = "doctor")]
+    json: bool,
 }
 
 impl Program {
@@ -57,7 +75,7 @@ impl Program {
 }
 
 /// Runs a process: reads its settings by `check`, then serves by `serve`.
-pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
+pub fn main<S: HasCluster, F: Future<Output = Result<(), ClusterError>>>(
     program: &Program,
     keys: &ProgramKeys,
     check: impl FnOnce(Sources) -> Result<S, SettingsError>,
@@ -66,8 +84,8 @@ pub fn main<S, F: Future<Output = Result<(), ClusterError>>>(
     main_with_inspection(program, keys, check, |_| Ok(None), serve)
 }
 
-/// The same; under `--check-config`, `inspect` also looks at the machine and reports what it finds, or what is missing.
-pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
+/// The same; under `--check-config` and `--doctor`, `inspect` also looks at the machine and reports what it finds, or what is missing.
+pub fn main_with_inspection<S: HasCluster, F: Future<Output = Result<(), ClusterError>>>(
     program: &Program,
     keys: &ProgramKeys,
     check: impl FnOnce(Sources) -> Result<S, SettingsError>,
@@ -83,6 +101,7 @@ pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
     // The one TLS provider, for everything that speaks TLS. A second call (tests) changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = match check(sources(&arguments, &matches, keys)) {
+        settings if arguments.doctor => return doctor(program, &arguments, settings, inspect),
         Ok(settings) => settings,
         Err(error) => {
             complain(name, &error);
@@ -116,6 +135,30 @@ pub fn main_with_inspection<S, F: Future<Output = Result<(), ClusterError>>>(
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the findings about these settings and everything that they name.
+fn doctor<S: HasCluster>(
+    program: &Program,
+    arguments: &Arguments,
+    settings: Result<S, SettingsError>,
+    inspect: impl FnOnce(&S) -> Result<Option<String>, BoxError>,
+) -> ExitCode {
+    let findings = match (settings, runtime()) {
+        (Err(error), _) => of_invalid_settings(&error),
+        (Ok(_), Err(error)) => {
+            complain(program.name, &error);
+            return ExitCode::FAILURE;
+        }
+        (Ok(settings), Ok(runtime)) => {
+            let inspected = inspect(&settings);
+            runtime.block_on(diagnose(settings.cluster(), program.role, inspected))
+        }
+    };
+    let shown =
+        if arguments.json { findings.json(program.name, program.version) } else { findings.to_string() };
+    let is_well = print(&format!("{shown}\n")) && findings.worst() < Severity::Error;
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A runtime with a thread for each two processors, unless `TOKIO_WORKER_THREADS` says otherwise.
@@ -167,7 +210,8 @@ mod tests {
 
     #[test]
     fn the_help_lists_the_settings_of_the_process() {
-        let program = Program { name: "podium-x", version: "1.2.3", about: "Does one thing." };
+        let program =
+            Program { name: "podium-x", version: "1.2.3", about: "Does one thing.", role: Role::Executor };
         let mut command = program.command(&crate::program_keys("podium-x", &[]));
         command.clone().debug_assert();
         let help = command.render_help().to_string();

@@ -269,7 +269,10 @@ fn live_options(settings: &ClusterSettings) -> LiveOptions {
     LiveOptions { runs_max: texts_max.max(defaults.runs_max), ..defaults }
 }
 
-async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), ClusterError> {
+/// The options of the connection to NATS and of the queue.
+pub(crate) fn nats_options(
+    cluster: &ClusterSettings,
+) -> Result<(ConnectionOptions, QueueOptions), ClusterError> {
     let settings: &NatsSettings = &cluster.nats;
     let client = settings.certificates.client.as_ref();
     let connection = ConnectionOptions {
@@ -280,7 +283,6 @@ async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), Cluste
         at_start: AtStart::Retry,
         ..ConnectionOptions::new("")
     };
-    let unusable = |source| ClusterError::Server { server: "NATS", hint: "", source: Box::new(source) };
     let options = QueueOptions {
         replicas: settings.replicas,
         storage: settings.storage,
@@ -288,6 +290,12 @@ async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), Cluste
         ack_wait: ack_wait(cluster.lease),
         ..QueueOptions::default()
     };
+    Ok((connection, options))
+}
+
+async fn nats(cluster: &ClusterSettings) -> Result<(NatsQueue, NatsLive), ClusterError> {
+    let unusable = |source| ClusterError::Server { server: "NATS", hint: "", source: Box::new(source) };
+    let (connection, options) = nats_options(cluster)?;
     let queue = NatsQueue::connect(&connection, options).await.map_err(unusable)?;
     let live = NatsLive::connect(&connection, live_options(cluster)).await.map_err(unusable)?;
     Ok((queue, live))

@@ -7,6 +7,7 @@
 mod command_line;
 mod connection_hints;
 mod connections;
+mod doctor;
 mod error;
 mod health;
 mod limiter_state;
@@ -18,7 +19,7 @@ mod server_urls;
 mod settings;
 mod shutdown;
 
-pub use command_line::{Program, main, main_with_inspection};
+pub use command_line::{HasCluster, Program, main, main_with_inspection};
 pub use connections::{Connections, Role, instance, options};
 pub use error::ClusterError;
 pub use process::{Process, ProcessSettings};

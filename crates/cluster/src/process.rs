@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::command_line::Program;
+use crate::command_line::{HasCluster, Program};
 use crate::connections::Connections;
 use crate::error::ClusterError;
 use crate::health::{self, Lifetime, Phase};
@@ -35,6 +35,12 @@ pub struct ProcessSettings {
     pub cluster: ClusterSettings,
     /// The address for health and metrics.
     pub listen: SocketAddr,
+}
+
+impl HasCluster for ProcessSettings {
+    fn cluster(&self) -> &ClusterSettings {
+        &self.cluster
+    }
 }
 
 impl ProcessSettings {

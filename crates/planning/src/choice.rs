@@ -110,6 +110,14 @@ impl ConductorChoices {
         self.all().any(|choice| matches!(choice, Worker(_) | Model { .. } | Remote { .. }))
     }
 
+    /// The folders of the bundles that one of them runs.
+    pub fn bundles(&self) -> impl Iterator<Item = &Path> {
+        self.all().filter_map(|choice| match choice {
+            ConductorChoice::Llama(folder) => Some(folder.as_path()),
+            _ => None,
+        })
+    }
+
     fn all(&self) -> impl Iterator<Item = &ConductorChoice> {
         std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
     }

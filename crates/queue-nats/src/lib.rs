@@ -15,4 +15,4 @@ mod subjects;
 pub use error::NatsError;
 pub use link::{AtStart, ConnectionOptions, ServerVersion, SignIn};
 pub use live::{LiveOptions, NatsLive};
-pub use queue::{NatsQueue, QueueOptions, Storage};
+pub use queue::{LaneFacts, NatsQueue, QueueFacts, QueueOptions, Storage, StreamFacts};

@@ -6,6 +6,7 @@
 
 mod api;
 mod body;
+mod inspect;
 mod lanes;
 mod options;
 mod pull;
@@ -26,6 +27,7 @@ use crate::error::NatsError;
 use crate::link::{ConnectionOptions, Link, ServerVersion};
 use crate::subjects;
 use api::{Api, ConsumerInfo};
+pub use inspect::{LaneFacts, QueueFacts, StreamFacts};
 use lanes::Lanes;
 pub use options::{QueueOptions, Storage};
 use pull::{Ended, Pull};

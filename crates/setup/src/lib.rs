@@ -3,6 +3,7 @@
 
 mod anchored;
 mod clock;
+pub mod doctor;
 mod logging;
 pub mod settings;
 mod signals;

@@ -16,6 +16,7 @@ mod charged;
 mod clock;
 mod columns;
 mod connections;
+mod inspect;
 mod leases;
 mod migrate;
 mod objects;
@@ -47,6 +48,7 @@ use podium_ports::store::{
 pub use call::{NoAnswer, Standby};
 pub use clock::ClockReading;
 use connections::Connections;
+pub use inspect::DatabaseFacts;
 pub use open::OpenError;
 pub use servers::NoPrimary;
 pub use sessions::{Sessions, WrongSessions};

@@ -21,7 +21,7 @@ use crate::{Migrate, Options, Store};
 /// How long the migrations may take, including the wait for another process that applies them.
 const MIGRATE_MAX: Duration = Duration::from_mins(5);
 /// How long a check of a new connection may take.
-const CHECK_MAX: Duration = Duration::from_secs(10);
+pub(crate) const CHECK_MAX: Duration = Duration::from_secs(10);
 /// Why a database cannot be opened. No error contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -189,7 +189,7 @@ fn refused(database: &str, source: BoxError) -> OpenError {
 }
 
 /// The servers of an address, and the one that takes writes.
-async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usize), OpenError> {
+pub(crate) async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usize), OpenError> {
     let servers = Servers::read(address, options.acquire_max).map_err(OpenError::Address)?;
     if !servers.are_several() {
         return Ok((servers, 0));
@@ -201,7 +201,7 @@ async fn find_primary(address: &str, options: &Options) -> Result<(Servers, usiz
 }
 
 /// Connects with a separate connection, without limits for statements, and reads which migrations are pending.
-async fn look_at(
+pub(crate) async fn look_at(
     connect: &PgConnectOptions,
     options: &Options,
     database: &str,

@@ -16,6 +16,7 @@ const PROGRAM: Program = Program {
     name: EXECUTOR,
     version: VERSION,
     about: "An executor of a Podium cluster: calls the vendors' models for the steps of each run.",
+    role: Role::Executor,
 };
 
 /// The ports and the work of an executor.

@@ -29,6 +29,7 @@ const PROGRAM: Program = Program {
     version: VERSION,
     about: "The gateway of a Podium cluster: serves the OpenAI-compatible HTTP API and gRPC, accepts runs and streams their \
             answers.",
+    role: Role::Gateway,
 };
 
 /// Runs the process.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use podium_cluster::{ClusterSettings, GATEWAY, GATEWAY_GROUPS, program_keys};
+use podium_cluster::{ClusterSettings, GATEWAY, GATEWAY_GROUPS, HasCluster, program_keys};
 use podium_planning::Place;
 use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_server::ServerTls;
@@ -35,6 +35,12 @@ pub(crate) struct Settings {
     pub(crate) keys_required: bool,
     /// The limits of clients.
     pub(crate) limits: ServerLimits,
+}
+
+impl HasCluster for Settings {
+    fn cluster(&self) -> &ClusterSettings {
+        &self.cluster
+    }
 }
 
 impl Settings {

@@ -26,6 +26,7 @@ const PROGRAM: Program = Program {
     name: PLANNER,
     version: VERSION,
     about: "A planner of a Podium cluster: asks the conductor for the workflow of each run.",
+    role: Role::Planner,
 };
 
 /// The planner's keys.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podium_cluster::{EXECUTOR, Program};
+use podium_cluster::{EXECUTOR, Program, Role};
 use podium_executor::ExecutorParts;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 
@@ -13,6 +13,7 @@ const PROGRAM: Program = Program {
     name: EXECUTOR,
     version: env!("CARGO_PKG_VERSION"),
     about: "An executor whose loop panics on its first task, for tests.",
+    role: Role::Executor,
 };
 
 /// Runs the process.

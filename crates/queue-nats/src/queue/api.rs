@@ -18,7 +18,7 @@ use crate::error::NatsError;
 use crate::link::{Link, read};
 use crate::subjects;
 
-const STREAM_NOT_FOUND: u64 = 10_059;
+pub(super) const STREAM_NOT_FOUND: u64 = 10_059;
 const CONSUMER_NOT_FOUND: u64 = 10_014;
 const STREAM_IS_DIFFERENT: u64 = 10_058;
 /// The stream did not store a message; only the text gives the reason.
@@ -151,7 +151,7 @@ impl Api {
     }
 
     /// The configured storage, as NATS names it.
-    const fn storage(&self) -> &'static str {
+    pub(super) const fn storage(&self) -> &'static str {
         match self.options.storage {
             Storage::File => "file",
             Storage::Memory => "memory",
@@ -201,7 +201,7 @@ impl Api {
         subjects::stream(&self.options.stream, lane)
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         call: &'static str,
         subject: &str,

@@ -6,6 +6,7 @@ mod attachment;
 mod backend;
 mod budget;
 mod bundle;
+mod doctor;
 mod estimate;
 mod eval;
 mod head;
@@ -68,6 +69,8 @@ enum Command {
     /// Set, show, correct and remove budgets of tenants and keys.
     #[command(subcommand)]
     Budget(budget::BudgetCommand),
+    /// Check everything that a server or a process depends on, and say what to do.
+    Doctor(doctor::DoctorArgs),
     /// Apply pending migrations to a cluster's database.
     Migrate(migrate::MigrateArgs),
     /// Show, check and pack conductors' bundles.
@@ -276,6 +279,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Estimate(args) => estimate::estimate(args).await,
         Command::Key(command) => key::key(command).await,
         Command::Budget(command) => budget::budget(command).await,
+        Command::Doctor(args) => doctor::doctor(args).await,
         Command::Migrate(args) => migrate::migrate(args).await,
         Command::Bundle(command) => bundle::bundle(&command),
         Command::Eval(args) => eval::eval(args).await,

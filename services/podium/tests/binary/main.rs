@@ -4,6 +4,7 @@
 mod bundles;
 mod client;
 mod command_line;
+mod doctor;
 #[cfg(feature = "llama")]
 mod gpu;
 mod keys;
