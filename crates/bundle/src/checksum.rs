@@ -13,7 +13,7 @@ pub fn of_bytes(bytes: &[u8]) -> String {
 }
 
 /// The checksum of a file's contents.
-pub(crate) fn of_file(path: &Path) -> io::Result<String> {
+pub fn of_file(path: &Path) -> io::Result<String> {
     copied(path, &mut io::sink())
 }
 

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use checksum::of_bytes as sha256;
+pub use checksum::{of_bytes as sha256, of_file as sha256_of_file};
 pub use error::BundleError;
 pub use local_limits::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
 pub use manifest::{MANIFEST_FILE, Manifest};

@@ -125,6 +125,11 @@ impl Engine {
         self.context.commands().send(id, Command::Cancel).await.map(|run| (*run).clone())
     }
 
+    /// Ends a run as its deadline, or the end of its suspension, would; for operators.
+    pub async fn expire(&self, id: RunId) -> Result<Run, CommandError> {
+        self.context.commands().send(id, Command::Expire).await.map(|run| (*run).clone())
+    }
+
     /// A tenant's runs that pass `filter`, the newest first; only those before `before` if it is given.
     pub async fn list(
         &self,

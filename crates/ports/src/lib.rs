@@ -11,6 +11,7 @@ pub mod conductor_profile;
 pub mod limiter;
 pub mod live;
 pub mod objects;
+pub mod operations;
 pub mod queue;
 pub mod run_traces;
 pub mod server;

@@ -21,6 +21,7 @@ mod leases;
 mod migrate;
 mod objects;
 mod open;
+mod operations;
 #[cfg(test)]
 mod plans;
 mod ratings;

@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "one lease a process", include_str!("../../../migrations/postgres/0005_one_lease_a_process.sql")),
     (6, "store objects", include_str!("../../../migrations/postgres/0006_store_objects.sql")),
     (7, "suspended runs", include_str!("../../../migrations/postgres/0007_suspended_runs.sql")),
+    (8, "record operators", include_str!("../../../migrations/postgres/0008_record_operators.sql")),
 ];
 
 fn all() -> Vec<Migration> {

@@ -17,6 +17,7 @@ mod leases;
 mod migrate;
 mod objects;
 mod open;
+mod operations;
 #[cfg(test)]
 mod plans;
 mod ratings;

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "one lease a process", include_str!("../../../migrations/sqlite/0004_one_lease_a_process.sql")),
     (5, "store objects", include_str!("../../../migrations/sqlite/0005_store_objects.sql")),
     (6, "suspended runs", include_str!("../../../migrations/sqlite/0006_suspended_runs.sql")),
+    (7, "record operators", include_str!("../../../migrations/sqlite/0007_record_operators.sql")),
 ];
 
 /// The table of applied migrations, as sqlx creates it: earlier versions used sqlx, and sqlx can still read the file.

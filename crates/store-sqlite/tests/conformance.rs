@@ -6,6 +6,7 @@ use std::sync::Arc;
 use podium_store_sqlite::{Options, Store};
 use podium_testkit::accounts::AccountsFixture;
 use podium_testkit::objects::ObjectsFixture;
+use podium_testkit::operations::OperationsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -56,6 +57,24 @@ mod objects {
     use super::objects_fixture;
 
     podium_testkit::objects_suite! { #[tokio::test] objects_fixture() }
+}
+
+async fn operations_fixture() -> OperationsFixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("podium.db");
+    let store = Store::open(&path, Options::default()).await.unwrap();
+    OperationsFixture {
+        runs: Arc::new(store.clone()),
+        accounts: Arc::new(store.clone()),
+        operations: Arc::new(store),
+        keep: Box::new(folder),
+    }
+}
+
+mod operations {
+    use super::operations_fixture;
+
+    podium_testkit::operations_suite! { #[tokio::test] operations_fixture() }
 }
 
 mod ratings {

@@ -14,6 +14,7 @@ pub mod live_stream;
 pub mod metrics;
 pub mod objects;
 mod open_limiter;
+pub mod operations;
 mod process_leases;
 pub mod ratings;
 pub mod run_store;

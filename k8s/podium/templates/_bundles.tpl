@@ -53,7 +53,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* An init container for each bundle that is downloaded. A file whose checksum is right is not fetched again. */}}
+{{/* An init container for each bundle that is downloaded. */}}
 {{- define "podium.bundleInit" -}}
 {{- $downloads := list -}}
 {{- if and (eq .component "planner") (include "podium.bundlesUsed" .root) -}}
@@ -66,28 +66,19 @@ initContainers:
 {{- range $name := . }}
 {{- $bundle := index $.root.Values.bundles $name }}
 - name: download-{{ $name }}
-  image: {{ $.root.Values.downloader.image }}
+  image: {{ include "podium.image" (dict "root" $.root) }}
+  # Continues an interrupted download, checks each file against the manifest's checksum, and names it when it is complete.
   command:
-  - sh
-  - -ec
-  - |
-    fetch() {
-      if echo "$3  /bundle/$1" | sha256sum -c >/dev/null 2>&1; then return; fi
-      if ! curl --fail --location --retry 8 --retry-all-errors --continue-at - --output "/bundle/$1.part" "$2"; then
-        rm -f "/bundle/$1.part"
-        exit 1
-      fi
-      if ! echo "$3  /bundle/$1.part" | sha256sum -c >/dev/null 2>&1; then
-        echo "$1 from $2 does not have the checksum $3; correct bundles.{{ $name }}.download" >&2
-        rm -f "/bundle/$1.part"
-        exit 1
-      fi
-      mv "/bundle/$1.part" "/bundle/$1"
-    }
-    cp /manifests/{{ $name }}/conductor.toml /bundle/conductor.toml
-    {{- range $bundle.download.files }}
-    fetch {{ .name | squote }} {{ .url | squote }} {{ .sha256 }}
-    {{- end }}
+  - podium
+  - bundle
+  - fetch
+  - /bundle
+  - --manifest
+  - /manifests/{{ $name }}/conductor.toml
+  {{- range $bundle.download.files }}
+  - --file
+  - {{ printf "%s=%s" .name .url | quote }}
+  {{- end }}
   resources:
     requests: {cpu: 100m, memory: 64Mi}
     limits: {memory: 256Mi}

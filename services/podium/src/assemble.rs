@@ -18,6 +18,7 @@ use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
 use podium_ports::objects::Objects;
 use podium_ports::run_traces::RunTraces;
+use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::{RandomIds, SystemClock};
@@ -31,7 +32,7 @@ use crate::OPEN_BUNDLE;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::error::Error;
 use crate::pool::{self, Pace, Workers};
-use crate::settings::{Settings, instance};
+use crate::settings::{PoolChoice, Settings, instance};
 
 /// Share of the drain time, in tenths, that the engine gets after the servers have stopped.
 pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
@@ -155,7 +156,10 @@ impl Embedded {
             ..Options::default()
         };
         let store = open_store(data.dir(), &options).await?;
-        let parts = Parts { traces, ..parts(store.clone(), conductors, pool, &options) };
+        let parts = Parts {
+            traces,
+            ..parts(Arc::new(store.clone()), Arc::new(SystemClock), conductors, pool, &options)
+        };
         let engine = Engine::new(parts, options);
         Ok(Self {
             engine,
@@ -268,13 +272,28 @@ async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 
-fn parts(store: Store, conductors: ConductorProfiles, pool: Arc<Pool>, options: &Options) -> Parts {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+/// An engine that cancels and expires runs of any store, and neither plans nor calls. Other processes on the store learn of the
+/// changes from the store itself.
+pub(crate) fn repairing(store: Arc<dyn RunStore>, clock: Arc<dyn Clock>) -> Result<Engine, Error> {
+    let pool = Arc::new(pool::read(&PoolChoice::Demo)?);
+    let choices = ConductorChoices::one(ConductorChoice::Direct(None));
+    let conductors = podium_planning::describe_all(&choices, &pool)?;
+    let options = Options { executor: instance(), ..Options::default() };
+    Ok(Engine::new(parts(store, clock, conductors, pool, &options), options))
+}
+
+fn parts(
+    store: Arc<dyn RunStore>,
+    clock: Arc<dyn Clock>,
+    conductors: ConductorProfiles,
+    pool: Arc<Pool>,
+    options: &Options,
+) -> Parts {
     // A lane holds more messages than it has slots, so that no slot waits for the store.
     let lane_messages_max = QueueOptions::default().lane_messages_max.max(2 * options.step_slots);
     let queue_options = QueueOptions { lane_messages_max, ..QueueOptions::default() };
     Parts {
-        store: Arc::new(store),
+        store,
         queue: Arc::new(MemoryQueue::new(Arc::clone(&clock), queue_options)),
         live: Arc::new(MemoryLive::new(LiveOptions::default())),
         conductors,

@@ -191,6 +191,8 @@ pub enum Command {
     },
     /// The deadline, or the end of the suspension, may have passed.
     CheckDeadline,
+    /// Ends the run as its deadline, or the end of its suspension, would. For operators; the time does not matter.
+    Expire,
     /// Releases the budgets' remaining reservations for lost attempts. Only for an ended run whose calls can no longer be in flight. A
     /// later report is still recorded.
     ReleaseLost,
@@ -214,6 +216,7 @@ impl Command {
             | Self::FallBack { .. }
             | Self::GiveResults { .. }
             | Self::CheckDeadline
+            | Self::Expire
             | Self::ReleaseLost
             | Self::Cancel => None,
         }

@@ -42,7 +42,8 @@ impl Run {
             Command::FailAttempt { task, claim, error } => self.decide_failure(*task, *claim, error, now),
             Command::HandBack { task, claim, spent } => self.decide_hand_back(*task, *claim, *spent, now),
             Command::ExpireLease { task, claim } => self.decide_expiry(*task, *claim, now),
-            Command::CheckDeadline if self.is_ended() => Err(Refusal::Ended),
+            Command::CheckDeadline | Command::Expire if self.is_ended() => Err(Refusal::Ended),
+            Command::Expire => Ok(self.expire()),
             Command::CheckDeadline => Ok(self.overdue(now).unwrap_or_default()),
             Command::GiveResults { results } => self.decide_results(results, now),
             Command::ReleaseLost => self.decide_release(),
@@ -341,12 +342,17 @@ impl Run {
     }
 
     pub(super) fn overdue(&self, now: Timestamp) -> Option<Decision> {
+        (now >= self.due_at()).then(|| self.expire())
+    }
+
+    /// Ends the run, or its round, because its time is over.
+    fn expire(&self) -> Decision {
         let policy = &self.spec.request.policy;
         let reason = match self.state {
             RunState::Suspended => FailReason::SuspensionExpired { suspended_ms: policy.suspended_ms_max },
             _ => FailReason::DeadlineExceeded { deadline_ms: policy.deadline_ms },
         };
-        (now >= self.due_at()).then(|| self.end_round_without(reason, vec![]))
+        self.end_round_without(reason, vec![])
     }
 
     /// The decision on a failure whose executor had lost its claim: it changes only the costs, which are recorded once. If budgets

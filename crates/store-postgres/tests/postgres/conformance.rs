@@ -6,6 +6,7 @@ use podium_harness::{Fsync, Postgres};
 use podium_store_postgres::{Options, Store};
 use podium_testkit::accounts::AccountsFixture;
 use podium_testkit::objects::ObjectsFixture;
+use podium_testkit::operations::OperationsFixture;
 use podium_testkit::run_store::StoreFixture;
 
 async fn fixture() -> StoreFixture {
@@ -57,6 +58,24 @@ mod objects {
     use super::objects_fixture;
 
     podium_testkit::objects_suite! { #[tokio::test] objects_fixture() }
+}
+
+async fn operations_fixture() -> OperationsFixture {
+    let postgres = Postgres::start_with(Fsync::Off).await.unwrap();
+    let address = postgres.database().await.unwrap();
+    let store = Store::open(&address, Options::default()).await.unwrap();
+    OperationsFixture {
+        runs: Arc::new(store.clone()),
+        accounts: Arc::new(store.clone()),
+        operations: Arc::new(store),
+        keep: Box::new(postgres),
+    }
+}
+
+mod operations {
+    use super::operations_fixture;
+
+    podium_testkit::operations_suite! { #[tokio::test] operations_fixture() }
 }
 
 mod ratings {

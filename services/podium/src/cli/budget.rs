@@ -190,13 +190,16 @@ fn out_of_range(flag: &str, usd: f64) -> Error {
 async fn correct(args: CorrectArgs) -> Result<ExitCode, Error> {
     let (spent, reserved) =
         (amount("--spent-usd", args.spent_usd)?, amount("--reserved-usd", args.reserved_usd)?);
-    let (payer, accounts) = (args.of.payer()?, args.of.accounts.open().await?);
+    let (payer, store) = (args.of.payer()?, args.of.accounts.open_all().await?);
+    let accounts = &store.accounts;
     let budgets = accounts.budgets(&args.of.tenant).await?;
     let Some(budget) = budgets.into_iter().find(|budget| budget.payer == payer) else {
         eprintln!("podium: {payer} has no budget");
         return Ok(run_failed());
     };
-    let at = budget.at(SystemClock.now());
+    let at = budget.at(store.clock.now());
+    let details = format!("spent {:+}, reserved {:+} USD", args.spent_usd, args.reserved_usd);
+    store.record("correct", &payer.to_string(), details).await?;
     let charge = accounts.correct_sum(&at, spent, reserved).await?;
     print_line(&Report::from(&BudgetSum { budget, from: at.from, charge }).line())?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `podium bundle`: shows, checks and packs conductors' bundles.
+//! `podium bundle`: shows, checks, fetches and packs conductors' bundles.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use podium_bundle::{Bundle, pack_copy, pack_in_place};
 use podium_domain::pool::Pool;
 use podium_head::LinearHead;
 
+use super::fetch::{FetchArgs, fetch};
 use super::output::print_line;
 use crate::error::Error;
 use crate::pool;
@@ -22,6 +23,8 @@ pub(super) enum BundleCommand {
     /// Check every file against its checksum, the numbers of adapter and mini head, and with --pool whether the bundle runs on a
     /// pool.
     Verify(VerifyArgs),
+    /// Download a bundle, or continue an interrupted download, and check every file against its checksum.
+    Fetch(FetchArgs),
     /// Write the checksums, and with --pool the pool's hash, into the folder itself or into a copy.
     Pack(PackArgs),
 }
@@ -56,10 +59,11 @@ pub(super) struct PackArgs {
     pool: Option<PathBuf>,
 }
 
-pub(super) fn bundle(command: &BundleCommand) -> Result<ExitCode, Error> {
+pub(super) async fn bundle(command: &BundleCommand) -> Result<ExitCode, Error> {
     match command {
         BundleCommand::Inspect(args) => inspect(&args.folder)?,
         BundleCommand::Verify(args) => verify(args)?,
+        BundleCommand::Fetch(args) => fetch(args).await?,
         BundleCommand::Pack(args) => pack(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! The command line: commands, flags and exit codes.
 
 mod accounts;
+mod admin;
 mod ask;
 mod attachment;
 mod backend;
@@ -9,6 +10,7 @@ mod bundle;
 mod doctor;
 mod estimate;
 mod eval;
+mod fetch;
 mod head;
 mod key;
 mod migrate;
@@ -18,6 +20,7 @@ mod plan;
 mod pool;
 mod record;
 mod runs;
+mod top;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,9 +74,14 @@ enum Command {
     Budget(budget::BudgetCommand),
     /// Check everything that a server or a process depends on, and say what to do.
     Doctor(doctor::DoctorArgs),
+    /// Look at the work of all tenants, and repair it. For operators: needs access to the database.
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
+    /// Show lanes, runs, reserved money and vendors, again and again. For operators: needs access to the database.
+    Top(top::TopArgs),
     /// Apply pending migrations to a cluster's database.
     Migrate(migrate::MigrateArgs),
-    /// Show, check and pack conductors' bundles.
+    /// Show, check, fetch and pack conductors' bundles.
     #[command(subcommand)]
     Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
@@ -280,8 +288,10 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Key(command) => key::key(command).await,
         Command::Budget(command) => budget::budget(command).await,
         Command::Doctor(args) => doctor::doctor(args).await,
+        Command::Admin(command) => admin::admin(command).await,
+        Command::Top(args) => top::top(args).await,
         Command::Migrate(args) => migrate::migrate(args).await,
-        Command::Bundle(command) => bundle::bundle(&command),
+        Command::Bundle(command) => bundle::bundle(&command).await,
         Command::Eval(args) => eval::eval(args).await,
         Command::Head(command) => head::head(command).await,
         Command::Demo(args) => demo::demo(args).await,

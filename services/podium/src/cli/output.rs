@@ -10,6 +10,13 @@ pub(crate) fn print_line(text: &str) -> Result<(), Error> {
     print(&if terminal::is_stdout() { terminal::visible(text) } else { text.into() })
 }
 
+/// Clears the terminal on standard output, and continues at its beginning.
+pub(crate) fn clear_terminal() -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    let cleared = out.write_all(b"\x1b[H\x1b[2J").and_then(|()| out.flush());
+    cleared.map_err(|source| Error::System { what: "standard output cannot be written", source })
+}
+
 fn print(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {

@@ -1,10 +1,12 @@
 //! Tests of the real binary: its command line, and its runs after its process was killed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's failure is a panic")]
 
+mod admin;
 mod bundles;
 mod client;
 mod command_line;
 mod doctor;
+mod fetch;
 #[cfg(feature = "llama")]
 mod gpu;
 mod keys;

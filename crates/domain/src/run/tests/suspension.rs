@@ -138,6 +138,9 @@ fn the_time_of_a_suspension_does_not_count() {
     let RunState::Failed { reason } = expired.state() else { panic!("{:?}", expired.state()) };
     assert_eq!(reason.code(), "suspension_expired");
     assert_eq!(reason.to_string(), "the results of its tool calls did not come within 7200000 ms");
+    let by_hand = at(&run, &Command::Expire, deadline);
+    assert_eq!(by_hand.state(), expired.state(), "an operator may end the wait at any time");
+    assert_eq!(by_hand.decide(&Command::Expire, deadline), Err(Refusal::Ended));
     let late = at(&run, &give(&results(&run, "blue")), run.due_at());
     assert_eq!(late.state(), expired.state(), "late results do not revive an expired run");
 }

@@ -27,7 +27,7 @@ impl From<Plan> for Written {
 /// All commands that a run may receive in its state, sensible or not, with their times.
 fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
     let spent = Spent { cost: Cost::from_nano_usd(1), ..Spent::NONE };
-    let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::ReleaseLost];
+    let mut all = vec![Command::Cancel, Command::CheckDeadline, Command::Expire, Command::ReleaseLost];
     let known: Vec<_> = run.tasks().map(|(task, known)| (task, known.attempt_number())).collect();
     let unknown = [TaskRef::Plan { round: 9 }, TaskRef::Step { round: 0, step: StepIndex::new(9) }];
     for (task, attempts) in known.into_iter().chain(unknown.map(|task| (task, 0))) {
