@@ -10,6 +10,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 use podium_ports::BoxError;
 use podium_ports::causes::causes;
 use podium_setup::doctor::Severity;
+use podium_setup::follow_log_setting;
+use podium_setup::settings::log::LOG;
 use podium_setup::settings::{ProgramKeys, SettingsError, Sources, read_flags, with_all_flags};
 use tokio::runtime::{Builder, Runtime};
 
@@ -128,7 +130,19 @@ pub fn main_with_inspection<S: HasCluster, F: Future<Output = Result<(), Cluster
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(serve(settings)) {
+    let follow = follow_log_setting(arguments.config.clone(), || {
+        let mut checker = sources(&arguments, &matches, keys).into_checker();
+        let log = checker.read(&LOG);
+        checker.finish(log)
+    });
+    let served = runtime.block_on(async {
+        tokio::select! {
+            served = serve(settings) => served,
+            // It ends only where the system has no such signal.
+            served = async { follow.await; std::future::pending().await } => served,
+        }
+    });
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(name, &error);

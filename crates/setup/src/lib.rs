@@ -4,6 +4,7 @@
 mod anchored;
 mod clock;
 pub mod doctor;
+mod log_reload;
 mod logging;
 pub mod settings;
 mod signals;
@@ -11,6 +12,7 @@ mod version;
 
 pub use anchored::AnchoredClock;
 pub use clock::{CellIds, RandomIds, SystemClock};
+pub use log_reload::follow_log_setting;
 pub use logging::{Identity, LogFormat, LogSink, add_log_sink, start_log};
 pub use signals::Signals;
 pub use version::VERSION;

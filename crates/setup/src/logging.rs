@@ -10,11 +10,15 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer};
 
 /// The NATS client logs each connection at `info` by its port only; the queue logs the same with more detail.
 const NATS_CLIENT: &str = "async_nats";
+
+/// Replaces the filter of the log, once it was started.
+static REPLACE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,7 @@ pub fn add_log_sink(sink: LogSink) {
 pub fn start_log(filter: &str, format: LogFormat, identity: &Identity<'_>) {
     let filter = EnvFilter::new(with_quiet_nats(filter));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let (filter, handle) = reload::Layer::new(filter);
     // The filter holds for the sink, too.
     let log = tracing_subscriber::registry().with(ToSink).with(filter);
     // A second start (two commands in one test process) has no effect.
@@ -75,10 +80,23 @@ pub fn start_log(filter: &str, format: LogFormat, identity: &Identity<'_>) {
     if started.is_err() {
         return;
     }
+    keep(handle);
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a task panicked")));
     if format == LogFormat::Text {
         let Identity { service, version, instance } = identity;
         info!(service, version, instance, "starting");
+    }
+}
+
+fn keep<S: 'static>(handle: Handle<EnvFilter, S>) {
+    // The log is started once. Replacing the filter fails only after the log has ended.
+    drop(REPLACE.set(Box::new(move |filter| drop(handle.reload(filter)))));
+}
+
+/// Replaces the filter of the log. Without effect before [`start_log`].
+pub(crate) fn set_log_filter(filter: &str) {
+    if let Some(replace) = REPLACE.get() {
+        replace(EnvFilter::new(with_quiet_nats(filter)));
     }
 }
 

@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
-use podium_setup::VERSION;
-use podium_setup::settings::{Flags, Sources};
+use podium_setup::settings::{Flags, SettingsError, Sources};
+use podium_setup::{VERSION, follow_log_setting};
 
 use crate::error::{self, Error};
 use crate::settings::{DataFlags, Depth, EngineFlags, ServerFlags, Settings, check, keys};
@@ -189,6 +189,15 @@ impl ServeArgs {
         self.set.iter().for_each(|text| sources.set(text));
         Ok(check(sources, Depth::Server)?)
     }
+
+    /// The log filter of the settings as they are now. Only their values are checked.
+    fn log_filter(&self) -> Result<String, SettingsError> {
+        let mut sources = sources(self.config.as_deref());
+        self.flags.read_into(&mut sources);
+        self.set.iter().for_each(|text| sources.set(text));
+        let settings = check(sources, Depth::Values)?;
+        Ok(settings.log.unwrap_or_else(|| "info".to_owned()))
+    }
 }
 
 /// The tier of a request.
@@ -279,7 +288,15 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
             print_line(keys().settings_file().trim_end()).map(|()| ExitCode::SUCCESS)
         }
         Command::Serve(args) if args.check_config => serve::report(&args.settings()?),
-        Command::Serve(args) => serve::serve(args.settings()?).await,
+        Command::Serve(args) => {
+            let settings = args.settings()?;
+            let follow = follow_log_setting(args.config.clone(), || args.log_filter());
+            tokio::select! {
+                served = serve::serve(settings) => served,
+                // It ends only where the system has no such signal.
+                never = async { follow.await; std::future::pending().await } => never,
+            }
+        }
         Command::Ask(args) => ask::ask(args).await,
         Command::Plan(args) => plan::plan(args).await,
         Command::Runs(command) => runs::runs(command).await,

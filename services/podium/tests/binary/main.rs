@@ -10,6 +10,7 @@ mod fetch;
 #[cfg(feature = "llama")]
 mod gpu;
 mod keys;
+mod log_level;
 mod many_calls;
 mod migrate;
 mod mini_head;

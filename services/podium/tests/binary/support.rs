@@ -146,6 +146,25 @@ impl Server {
         PodiumServiceClient::connect(format!("http://{}", self.grpc)).await.unwrap()
     }
 
+    /// Sends a signal, and returns the next log line that contains `says`.
+    pub(crate) fn signal(&self, name: &str, says: &str) -> String {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        self.logged(says)
+    }
+
+    /// The next log line that contains `says`.
+    pub(crate) fn logged(&self, says: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(says) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("{error}: nothing says `{says}`: {seen:#?}"),
+            }
+        }
+    }
+
     /// Kills the process with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
