@@ -26,6 +26,7 @@ mod wire;
 pub use certificates::{Authority, Identity};
 pub use disk::small_disks;
 pub use nats::{Nats, nats_cluster};
+pub use postgres::archive::Archive;
 pub use postgres::{Fsync, Postgres, Secured};
 pub use proxy::Proxy;
 pub use redis::Redis;

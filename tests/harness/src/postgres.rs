@@ -1,5 +1,7 @@
 //! A Postgres server.
 
+pub(crate) mod archive;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -15,14 +15,14 @@ use crate::workflow::{BRANCHES, diamond, wrong};
 /// Enough clients that some runs are always under way.
 const CLIENTS: usize = 12;
 /// The number of runs that must end before a fault, and between two.
-const BETWEEN: usize = 2 * CLIENTS;
+pub(crate) const BETWEEN: usize = 2 * CLIENTS;
 /// Longest time until runs continue, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LEASE_MS: u64 = 3_000;
 
-type Settings = Vec<(&'static str, String)>;
+pub(crate) type Settings = Vec<(&'static str, String)>;
 
-async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFile) {
+pub(crate) async fn start(mut settings: Settings) -> (Cluster, Load, tempfile::NamedTempFile) {
     let (conductor, workflow) = diamond();
     settings.extend([
         ("lease_ms", LEASE_MS.to_string()),
@@ -77,7 +77,7 @@ pub(crate) async fn all_is_well(mut cluster: Cluster, load: Load) {
     cluster.stop().await.unwrap();
 }
 
-fn seconds(EndTimes { first, all }: EndTimes) -> String {
+pub(crate) fn seconds(EndTimes { first, all }: EndTimes) -> String {
     format!(
         "some run ended {:.1} s later, {BETWEEN} had {:.1} s later",
         first.as_secs_f64(),

@@ -43,6 +43,8 @@ mod readiness;
 #[cfg(test)]
 mod redis_unreachable;
 #[cfg(test)]
+mod restored;
+#[cfg(test)]
 mod script;
 #[cfg(test)]
 mod secured;
