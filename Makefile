@@ -268,6 +268,11 @@ fuzz: ## fuzz the plan parser for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz
 	CARGO_TARGET_DIR=$(CACHE)/fuzz cargo +nightly fuzz run plan_parse -- -max_total_time=$(FUZZ_SECONDS) -timeout=10
 
+.PHONY: book
+book: ## build the book of docs/ into ~/.cache/podium/book and check its links
+	@scripts/setup build book
+	@scripts/book $(CACHE)/book
+
 .PHONY: fmt
 fmt: ## format the Rust code
 	cargo fmt
