@@ -1,4 +1,4 @@
-"""What the corpora of hostile requests share: files that requests may not have, and the growth of a server that they may cause."""
+"""Shared by the corpora of hostile requests: files that requests may not have, and the growth of a server that they may cause."""
 
 # Growth of a server that its allocator may keep after a corpus; the corpora themselves are several times larger.
 GROWTH_MAX_KB = 32 * 1024
