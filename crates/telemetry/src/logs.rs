@@ -60,7 +60,7 @@ impl Logs {
         Self { provider: provider.with_log_processor(WithTrace { inner }).build() }
     }
 
-    /// What gets each log line.
+    /// Delivers each log line.
     pub(crate) fn sink(&self) -> LogSink {
         Box::new(Bridge { inner: OpenTelemetryTracingBridge::new(&self.provider) })
     }

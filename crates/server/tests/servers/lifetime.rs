@@ -8,6 +8,7 @@ use podium_ports::server::ServerLimits;
 use podium_testkit::{Answer, Gate};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -105,7 +106,9 @@ async fn a_leaving_server_is_not_ready_but_serves() {
     }
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
     let mut health = HealthClient::new(channel.connect().await.unwrap());
-    let closing = tokio::spawn(server.close(Duration::from_hours(1)));
+    // Dropped at the end of the test.
+    let mut closing = JoinSet::new();
+    closing.spawn(server.close(Duration::from_hours(1)));
     for address in [server.http, server.health] {
         within(async { while ready(address).await.status == 200 {} }).await;
         assert_eq!(ready(address).await.body, "stopping\n");
@@ -121,7 +124,6 @@ async fn a_leaving_server_is_not_ready_but_serves() {
     .await;
     assert_eq!(server.send(COMPLETIONS, "", &question("why?", false)).await.status, 200);
     within(server.client().await.create_run(asking("why?"))).await.unwrap();
-    closing.abort();
 }
 
 #[tokio::test]
