@@ -195,4 +195,6 @@ def test_reflection_describes_the_service(channel: grpc.Channel) -> None:
     assert [method.name for method in file.service[0].method] == [
         "CreateRun", "WatchRun", "GetRun", "CancelRun", "SubmitToolResults", "ListRuns", "EstimateRun", "ListBudgets",
         "RateRun", "ListOutcomes",
+        "ListModels",
+        "GetModel",
     ]
