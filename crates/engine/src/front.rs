@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod estimate;
 pub(crate) mod history;
+mod outages;
 pub(crate) mod ratings;
 pub(crate) mod readiness;
 pub(crate) mod replies;

@@ -9,7 +9,9 @@ use futures::future::BoxFuture;
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use podium_ports::live::EndSignals;
+use podium_ports::store::StoreError;
 
+use super::outages::{OUTAGE_MAX, outlast};
 use super::replies::as_of;
 use super::watch::{WatchError, finish, next_of, or_without};
 use crate::commit::Kept;
@@ -35,6 +37,8 @@ pub struct Ending {
     /// Whether the run may have ended already, so that the store is read first.
     may_be_over: bool,
     poll_after: Duration,
+    /// The longest outage of the store that delays the caller and does not fail it. Zero while the run may be unknown.
+    outage_max: Duration,
 }
 
 impl Ending {
@@ -51,12 +55,13 @@ impl Ending {
             subscribing,
             may_be_over: false,
             poll_after: POLL_AFTER,
+            outage_max: OUTAGE_MAX,
         }
     }
 
     /// The end of any run, or of one of its replies. If that has passed, the live stream is not needed.
     pub(crate) fn of_known(context: Context, id: RunId, reply: Option<u16>) -> Self {
-        Self { may_be_over: true, reply, ..Self::of_new(context, id) }
+        Self { may_be_over: true, outage_max: Duration::ZERO, reply, ..Self::of_new(context, id) }
     }
 
     /// Subscribes. If this is dropped before it is complete, [`Self::run`] continues it.
@@ -75,9 +80,9 @@ impl Ending {
             let run = if let Some(run) = self.kept.ended() {
                 run
             } else {
-                let run = self.context.run_for_client(self.id).await?;
-                Arc::new(run.ok_or(WatchError::UnknownRun)?)
+                Arc::new(self.stored_run().await?.ok_or(WatchError::UnknownRun)?)
             };
+            self.outage_max = OUTAGE_MAX;
             match self.reply {
                 None if run.is_ended() => return Ok(run),
                 Some(reply) if run.has_replied(reply) => {
@@ -87,6 +92,11 @@ impl Ending {
             }
             self.may_be_over = false;
         }
+    }
+
+    fn stored_run(&self) -> impl Future<Output = Result<Option<Run>, StoreError>> + Send + use<> {
+        let (context, id, outage_max) = (self.context.clone(), self.id, self.outage_max);
+        async move { outlast(&*context.parts().clock, id, outage_max, || context.run_for_client(id)).await }
     }
 
     /// The time to the next read of the store. Without a live stream, reading is the only way to notice the end.

@@ -15,6 +15,7 @@ use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
 
+use super::outages::{OUTAGE_MAX, outlast};
 use crate::live_text::{Form, LiveReader, Piece};
 use crate::parts::Parts;
 
@@ -129,19 +130,34 @@ pub(crate) struct Watcher {
     withheld: Option<u16>,
     pending: VecDeque<Update>,
     poll_after: Duration,
+    /// The longest outage of the store that delays it and does not fail it. Zero until it has read the run.
+    outage_max: Duration,
 }
 
 impl Watcher {
     pub(crate) async fn new(parts: Parts, id: RunId, after: u64, wants: Wants) -> Result<Self, WatchError> {
         let (shown, pending) = (HashMap::new(), VecDeque::new());
         let (run, withheld, poll_after) = (None, None, POLL_AFTER);
-        let (signals, subscribing) = (None, None);
-        let mut watcher =
-            Self { parts, id, wants, after, run, signals, subscribing, shown, withheld, pending, poll_after };
+        let (signals, subscribing, outage_max) = (None, None, Duration::ZERO);
+        let mut watcher = Self {
+            parts,
+            id,
+            wants,
+            after,
+            run,
+            signals,
+            subscribing,
+            shown,
+            withheld,
+            pending,
+            poll_after,
+            outage_max,
+        };
         watcher.resubscribe().await?;
         if watcher.run.is_none() {
             return Err(WatchError::UnknownRun);
         }
+        watcher.outage_max = OUTAGE_MAX;
         Ok(watcher)
     }
 
@@ -244,7 +260,7 @@ impl Watcher {
 
     async fn read_events(&mut self) -> Result<(), StoreError> {
         loop {
-            let events = self.parts.store.events(self.id, self.version(), EVENTS_PAGE).await?;
+            let events = self.stored_events(self.version(), EVENTS_PAGE).await?;
             let is_last = events.len() < EVENTS_PAGE as usize;
             for event in events {
                 // Events after the end, such as an unused result, are not shown to live watchers either.
@@ -264,11 +280,19 @@ impl Watcher {
         }
     }
 
+    fn stored_events(
+        &self,
+        after: u64,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<SequencedEvent>, StoreError>> + Send + use<> {
+        let (parts, id, outage_max) = (self.parts.clone(), self.id, self.outage_max);
+        async move { outlast(&*parts.clock, id, outage_max, || parts.store.events(id, after, limit)).await }
+    }
+
     /// Fails if the run was removed: it is past its deadline, this watcher has not seen its end, and it has no events.
     async fn must_exist(&mut self) -> Result<(), StoreError> {
         let is_due = |run: &Run| !run.is_ended() && self.parts.clock.now() >= run.due_at();
-        if !self.run.as_ref().is_some_and(is_due) || !self.parts.store.events(self.id, 0, 1).await?.is_empty()
-        {
+        if !self.run.as_ref().is_some_and(is_due) || !self.stored_events(0, 1).await?.is_empty() {
             return Ok(());
         }
         Err(StoreError::Removed { run: self.id })

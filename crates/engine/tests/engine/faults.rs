@@ -54,6 +54,8 @@ pub(crate) struct StoreFaults {
     pub(crate) contended: Mutex<Option<RunId>>,
     /// Writes fail and reads succeed, as if the store's disk were full.
     pub(crate) writes_fail: AtomicBool,
+    /// Reads of runs and events fail.
+    pub(crate) reads_fail: AtomicBool,
     /// The lease is not extended, although the process gets a success.
     pub(crate) deaf: AtomicBool,
     /// Number of extensions of the lease.
@@ -77,6 +79,12 @@ pub(crate) struct StoreFaults {
 }
 
 impl StoreFaults {
+    /// Whether the whole store fails.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.writes_fail.store(is_down, Ordering::SeqCst);
+        self.reads_fail.store(is_down, Ordering::SeqCst);
+    }
+
     /// The names of the events of each commit so far, with commas.
     pub(crate) fn commits(&self) -> Vec<String> {
         self.written.lock().unwrap().iter().map(|names| names.join(", ")).collect()
@@ -163,7 +171,7 @@ impl RunLog for FaultyStore {
     async fn load(&self, runs: &[RunId]) -> Result<Vec<Option<Run>>, StoreError> {
         self.faults.may_panic("load");
         self.faults.loads.fetch_add(1, Ordering::SeqCst);
-        if take_one(&self.faults.loads_fail) {
+        if take_one(&self.faults.loads_fail) || self.faults.reads_fail.load(Ordering::SeqCst) {
             return Err(unavailable());
         }
         let damaged = *self.faults.damaged.lock().unwrap();
@@ -186,6 +194,9 @@ impl RunLog for FaultyStore {
         let gate = self.faults.reads_wait.lock().unwrap().clone();
         if let Some(gate) = gate {
             gate.pass().await;
+        }
+        if self.faults.reads_fail.load(Ordering::SeqCst) {
+            return Err(unavailable());
         }
         self.store.events(run, after, limit).await
     }

@@ -3,12 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::{FutureExt as _, StreamExt as _};
 use podium_domain::ids::{RunId, StepIndex};
 use podium_domain::policy::Tier;
 use podium_domain::run::{AttemptOutcome, Run, TaskRef};
-use podium_engine::Options;
+use podium_engine::{Options, Update};
 use podium_ports::clock::Clock as _;
 use podium_ports::queue::Lane;
+use podium_ports::store::StoreError;
 use podium_testkit::{Answer, Gate, TestClock};
 
 use crate::duties::{Scene, a_scene, due_in, overran};
@@ -162,4 +164,62 @@ async fn a_claim_with_two_lost_answers_is_released() {
     let attempts = &run.task(STEP).unwrap().attempts;
     assert_eq!(attempts[0].outcome, AttemptOutcome::HandedBack, "{attempts:#?}");
     assert_eq!(run.answer(), Some("fine"));
+}
+
+#[tokio::test]
+async fn waiting_clients_outlast_an_outage_of_the_store() {
+    let Scene { house, faults, clock, .. } = a_scene(Options::default()).await;
+    let gate = Gate::closed();
+    house.vendor.otherwise(Answer::blank().wait(&gate).say("fine"));
+    let house = house.at_work();
+    let run = house.ask().await;
+    let mut updates = house.engine.watch(run, 0).await.unwrap();
+    let answer = house.engine.answer(run).await.unwrap();
+    let mut ending = house.engine.ending(run);
+    // It has read the run, and waits.
+    assert_eq!(ending.run().now_or_never().map(|run| run.is_ok()), None);
+    house.vendor.until_called(1).await;
+    let clients = async {
+        let mut seen = Vec::new();
+        while let Some(update) = updates.next().await {
+            if let Update::Event(event) = update.unwrap() {
+                seen.push(event.sequence);
+            }
+        }
+        let parts: Vec<_> = answer.map(Result::unwrap).collect().await;
+        (seen, parts.len(), ending.run().await.unwrap())
+    };
+    let outage = async {
+        // The clients are signalled in the outage: the claim expires or the answer is stored after it.
+        faults.set_down(true);
+        gate.open();
+        clock.sleep(20 * SECOND).await;
+        faults.set_down(false);
+    };
+    let ((seen, parts, ended), ()) = tokio::join!(clients, outage);
+    assert_eq!(ended.answer(), Some("fine"));
+    assert_eq!(seen, (1..=ended.version()).collect::<Vec<_>>());
+    assert!(parts >= 1);
+}
+
+#[tokio::test]
+async fn a_longer_outage_of_the_store_fails_waiting_clients() {
+    let Scene { house, faults, clock, .. } = a_scene(Options::default()).await;
+    house.vendor.otherwise(Answer::hang());
+    let house = house.at_work();
+    let run = house.ask().await;
+    let updates = house.engine.watch(run, 0).await.unwrap();
+    let mut ending = house.engine.ending(run);
+    assert_eq!(ending.run().now_or_never().map(|run| run.is_ok()), None);
+    house.vendor.until_called(1).await;
+    faults.set_down(true);
+    let began = clock.now();
+    // One that has not begun to wait fails at once.
+    house.engine.watch(run, 0).await.map(|_| ()).unwrap_err();
+    assert_eq!(clock.now(), began);
+    let updates: Vec<_> = updates.collect().await;
+    assert!(matches!(updates.last(), Some(Err(StoreError::Unavailable(_)))), "{:?}", updates.last());
+    ending.run().await.unwrap_err();
+    let took = clock.now().since(began);
+    assert!(took >= 60 * SECOND && took < 200 * SECOND, "{took:?}");
 }
