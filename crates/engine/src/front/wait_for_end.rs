@@ -21,7 +21,7 @@ use crate::parts::Parts;
 /// Time to the first read of the store without a signal, which is lost if a process dies between a commit and its signal. The time
 /// doubles up to a bound: a lost signal delays the end by at most the time that the run took already.
 const POLL_AFTER: Duration = Duration::from_secs(1);
-const POLL_AFTER_MAX: Duration = Duration::from_secs(16);
+const POLL_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// The end of a run, or of one of its replies, in the future or the past.
 pub struct Ending {

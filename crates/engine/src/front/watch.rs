@@ -23,7 +23,7 @@ use crate::parts::Parts;
 /// doubles up to a bound until something happens: a lost signal delays a watcher by at most the silence before it. After the run's
 /// deadline, soon after which the run ends, the first interval applies again.
 const POLL_AFTER: Duration = Duration::from_secs(1);
-const POLL_AFTER_MAX: Duration = Duration::from_secs(30);
+const POLL_AFTER_MAX: Duration = Duration::from_mins(1);
 /// How long a watcher waits for its subscription before it continues without. The subscription goes on in the background.
 const SUBSCRIBE_WAIT: Duration = Duration::from_millis(50);
 /// Events read at a time.
