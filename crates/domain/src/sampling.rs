@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pool::{Feature, Worker};
+use crate::run::StepRef;
+use crate::split_mix::split_mix;
 
 /// The highest temperature of all vendors, as in OpenAI and Gemini.
 pub const TEMPERATURE_MAX: f32 = 2.0;
@@ -19,7 +21,8 @@ pub struct Sampling {
     /// 0 to [`TOP_P_MAX`]: sample from the most likely tokens up to this probability mass; the vendor's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// The same seed gives the same answer, as far as a vendor supports it. It also seeds the conductor.
+    /// The same seed gives the same answer, as far as a vendor supports it. It also seeds the conductor. Each step has a seed that
+    /// follows from it: see [`Sampling::for_step`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
 }
@@ -56,6 +59,19 @@ impl Sampling {
         Ok(())
     }
 
+    /// The sampling of a step. The first step of a run has the requested seed, and each other one a different seed that follows from
+    /// it: workers that are asked the same question twice, for a vote, would otherwise give the same answer twice.
+    #[must_use]
+    pub fn for_step(self, step: StepRef) -> Self {
+        let number = (u64::from(step.round) << 16) | u64::from(step.step.get());
+        // Gemini takes seeds of 31 bits.
+        let derived = |seed: u32| match number {
+            0 => seed,
+            number => u32::try_from(split_mix(u64::from(seed), number) >> 33).unwrap_or(seed),
+        };
+        Self { seed: self.seed.map(derived), ..self }
+    }
+
     /// The parameters that `worker` supports, with the temperature reduced to the highest that it accepts.
     ///
     /// In some wire formats a worker that reasons accepts neither temperature nor `top_p`; its effort matters more.
@@ -74,6 +90,7 @@ impl Sampling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::StepIndex;
     use crate::pool::Pool;
 
     const ALL: Sampling = Sampling { temperature: Some(1.5), top_p: Some(0.5), seed: Some(7) };
@@ -96,6 +113,19 @@ mod tests {
             "#
         );
         Pool::parse(&toml).unwrap().workers()[0].clone()
+    }
+
+    #[test]
+    fn each_step_has_its_own_seed() {
+        let seed = |round, step| ALL.for_step(StepRef { round, step: StepIndex::new(step) }).seed.unwrap();
+        assert_eq!(seed(0, 0), 7);
+        let mut seeds: Vec<u32> =
+            (0..3).flat_map(|round| (0..20).map(move |step| seed(round, step))).collect();
+        assert!(seeds.iter().all(|seed| i32::try_from(*seed).is_ok()));
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 60);
+        assert_eq!(Sampling::NONE.for_step(StepRef { round: 1, step: StepIndex::new(1) }), Sampling::NONE);
     }
 
     #[test]

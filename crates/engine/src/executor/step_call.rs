@@ -99,7 +99,7 @@ fn request(run: &Run, step: StepRef, worker: &Worker) -> Option<ChatRequest> {
     let answer = if is_final { asked.answer.clone() } else { AnswerForm::Text };
     let stops = if is_final { asked.stops.as_slice() } else { &[] };
     let messages = with_own_ids(prompt::for_worker(run, step.round, step.step)?, &worker.id);
-    let Sampling { temperature, top_p, seed } = asked.sampling.for_worker(worker);
+    let Sampling { temperature, top_p, seed } = asked.sampling.for_step(step).for_worker(worker);
     let tools = run.tools_of(step).map(|tools| tools_for(&tools, worker));
     // The call of a tool is a requirement, the effort is not.
     let may_reason = worker.api.forces_tools_while_reasoning()

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use podium_domain::ids::StepIndex;
 use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Feature;
+use podium_domain::run::StepRef;
 use podium_domain::sampling::Sampling;
 use podium_engine::{Submit, SubmitError};
 use podium_testkit::{Answer, a_plan, a_pool};
@@ -34,8 +36,10 @@ async fn each_worker_gets_the_sampling_parameters_that_it_supports() {
         let call = house.vendor.calls_of(worker).remove(0);
         Sampling { temperature: call.temperature, top_p: call.top_p, seed: call.seed }
     };
-    assert_eq!((asked("quick"), asked("checker")), (ASKED, ASKED));
-    assert_eq!(asked("careful"), Sampling { temperature: None, ..ASKED });
+    assert_eq!(asked("quick"), ASKED);
+    let of_step = |number| ASKED.for_step(StepRef { round: 0, step: StepIndex::new(number) });
+    assert_eq!(asked("careful"), Sampling { temperature: None, ..of_step(1) });
+    assert_eq!(asked("checker"), of_step(2));
 }
 
 #[tokio::test]
