@@ -13,7 +13,7 @@ use std::{
 
 use hyper::service::{Service as _, service_fn};
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use podium_demo_workers::{Generalist, Model};
+use podium_demo_workers::{Asked as AskedModel, Model, errors::Errors};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -258,8 +258,13 @@ impl Shared {
         (limit != AccountLimit::default()).then(|| (limit, quota()))
     }
 
-    pub(crate) fn generalist(&self) -> Generalist {
-        Generalist { seed: self.options.seed, accuracy: self.options.generalist_accuracy }
+    /// The errors of a model in a call. A model whose name states no accuracy makes none, but for the generalist.
+    pub(crate) fn errors(&self, asked: AskedModel, call: Option<u64>) -> Errors {
+        let accuracy = asked.accuracy.unwrap_or(match asked.model {
+            Model::Generalist => self.options.generalist_accuracy,
+            _ => 1.0,
+        });
+        Errors { seed: self.options.seed, accuracy, call }
     }
 
     pub(crate) fn behaviour(&self, model: Model) -> Result<Behaviour, BehaviourError> {

@@ -206,6 +206,30 @@ async fn unknown_models_routes_and_methods_have_openai_errors() {
     running.stop().await;
 }
 
+/// The text of a whole answer.
+async fn answer(running: &Running, body: &Value) -> String {
+    let body = json_of(chat(running, body).await).await;
+    body["choices"][0]["message"]["content"].as_str().expect("a text").to_owned()
+}
+
+#[tokio::test]
+async fn the_seed_of_a_request_decides_its_errors() {
+    let running = started().await;
+    let asked = |seed: u32, text: &str| with(ask("sim-arithmetic@0.8", text), "seed", json!(seed));
+    let mut right = 0;
+    for seed in 0..100 {
+        let first = answer(&running, &asked(seed, "What is 3 + 4?")).await;
+        assert_eq!(first, answer(&running, &asked(seed, "Add 3 and 4.")).await);
+        right += i32::from(first == "7");
+    }
+    assert!((65..95).contains(&right), "{right} of 100");
+    assert_eq!(answer(&running, &ask("sim-arithmetic", "What is 3 + 4?")).await, "7");
+    for model in ["sim-arithmetic@2", "sim-arithmetic@", "sim-nothing@0.5"] {
+        assert_eq!(chat(&running, &ask(model, "x")).await.status(), StatusCode::NOT_FOUND, "{model}");
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn models_are_listed() {
     let running = started().await;
@@ -214,7 +238,7 @@ async fn models_are_listed() {
             .await;
     let ids: Vec<&str> =
         list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
-    assert_eq!(ids.len(), 9);
+    assert_eq!(ids.len(), 12);
     assert!(ids.contains(&"sim-generalist") && ids.contains(&"sim-conductor"));
     running.stop().await;
 }

@@ -17,6 +17,7 @@ pub(crate) mod words;
 
 use std::{collections::HashSet, fmt, sync::LazyLock};
 
+use crate::errors::Errors;
 pub use crate::language::reader::Visible;
 use crate::language::{
     pattern::Pattern,
@@ -159,8 +160,13 @@ impl Task {
 
 /// The skill's answer to the subtask, or why it has none.
 pub fn solve(skill: Skill, task: &Task) -> Result<String, Refusal> {
+    solve_with_errors(skill, task, &Errors::NONE)
+}
+
+fn solve_with_errors(skill: Skill, task: &Task, errors: &Errors) -> Result<String, Refusal> {
     let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.skill == skill).collect();
-    let read = |text: &str| reader::read(text, &task.visible, &rules, &|_, _, answer| answer);
+    let alter = |position, skill, answer| errors.alter(task, position, skill, answer);
+    let read = |text: &str| reader::read(text, &task.visible, &rules, &alter);
     let operations = match read(&task.subtask) {
         Err(Refusal::NothingFound) => read(intended_operation(skill, task).ok_or(Refusal::NothingFound)?)?,
         read => read?,
@@ -184,12 +190,12 @@ fn intended_operation(skill: Skill, task: &Task) -> Option<&'static str> {
 
 /// The skill worker's reply: the answer, or a text that declines.
 pub fn answer(skill: Skill, task: &Task) -> String {
-    answer_or_decline(skill, task).unwrap_or_else(|refusal| refusal)
+    answer_or_decline(skill, task, &Errors::NONE).unwrap_or_else(|refusal| refusal)
 }
 
 /// Like [`answer`], with the declining text as an error.
-pub(crate) fn answer_or_decline(skill: Skill, task: &Task) -> Result<String, String> {
-    solve(skill, task).map_err(|refusal| explain(skill, &refusal, task))
+pub(crate) fn answer_or_decline(skill: Skill, task: &Task, errors: &Errors) -> Result<String, String> {
+    solve_with_errors(skill, task, errors).map_err(|refusal| explain(skill, &refusal, task))
 }
 
 fn explain(skill: Skill, refusal: &Refusal, task: &Task) -> String {

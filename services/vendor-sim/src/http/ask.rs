@@ -16,6 +16,8 @@ pub(super) struct Ask {
     pub(super) tools: Tools,
     pub(super) form: Form,
     pub(super) reasoning: Reasoning,
+    /// The seed of the sampling, if the request has one. Formats without seeds leave it out.
+    pub(super) seed: Option<u64>,
 }
 
 /// A turn with its role and text.
@@ -191,6 +193,12 @@ pub(super) fn tokens(fields: &Map<String, Value>, name: &str) -> Result<Option<u
             ),
         )),
     }
+}
+
+/// The seed; a negative one counts as its bits.
+pub(super) fn seed(fields: &Map<String, Value>) -> Option<u64> {
+    let value = given(fields, "seed")?;
+    value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned))
 }
 
 /// Rejects a number outside the bounds, if it is present.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ask::{
         Ask, Choice, Delivery, Form, PDF, Reasoning, Tools, Turn, body_fields, given, image_text, is_base64,
-        list, missing, pdf_text, stops, tokens, tool, within, wrong_type,
+        list, missing, pdf_text, seed, stops, tokens, tool, within, wrong_type,
     },
     completion::{Completion, End},
     error::ApiError,
@@ -92,6 +92,7 @@ pub(super) fn parse(body: &[u8], model: &str, delivery: Delivery) -> Result<Ask,
         tools: tools(&fields)?,
         form: form(settings),
         reasoning: if is_shown { Reasoning::Shown } else { Reasoning::Hidden },
+        seed: seed(settings),
     })
 }
 

@@ -88,6 +88,7 @@ pub(super) fn parse(body: &[u8], version: Version) -> Result<Ask, ApiError> {
         tools: tools(&fields)?,
         form: form(&fields)?,
         reasoning: thinking(&fields, tokens_max)?,
+        seed: None,
     })
 }
 

@@ -58,6 +58,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
         tools: tools(&fields)?,
         form: form(&fields)?,
         reasoning: if summary.is_some_and(Value::is_string) { Reasoning::Shown } else { Reasoning::Hidden },
+        seed: None,
     })
 }
 

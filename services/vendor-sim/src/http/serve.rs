@@ -27,7 +27,7 @@ use super::{
     gemini, messages, responses,
     spoil::{self, Ending, ResetAtEnd, Spoilt},
 };
-use podium_demo_workers::{Model, dice, prompt};
+use podium_demo_workers::{Asked, Model, dice, prompt};
 
 use crate::{
     behaviour::{CallScript, Fault},
@@ -93,14 +93,14 @@ async fn respond(
     headers: &HeaderMap,
     ask: Result<Ask, ApiError>,
 ) -> Response {
-    let model = |ask: Ask| match Model::named(&ask.model) {
-        Some(model) => Ok((model, ask)),
+    let model = |ask: Ask| match Asked::named(&ask.model) {
+        Some(asked) => Ok((asked, ask)),
         None => Err(ApiError::unknown_model(&ask.model)),
     };
     let mut response = match ask.and_then(model) {
-        Ok((model, ask)) => {
-            let arrival = arrival(model, &ask, headers);
-            called(shared, format, model, arrival, ask).await
+        Ok((asked, ask)) => {
+            let arrival = arrival(asked.model, &ask, headers);
+            called(shared, format, asked, arrival, ask).await
         }
         Err(error) => error.response(format),
     };
@@ -113,7 +113,8 @@ async fn respond(
     response
 }
 
-async fn called(shared: &Arc<Shared>, format: Format, model: Model, arrival: Arrival, ask: Ask) -> Response {
+async fn called(shared: &Arc<Shared>, format: Format, asked: Asked, arrival: Arrival, ask: Ask) -> Response {
+    let model = asked.model;
     let entry = shared.calls.begin(arrival);
     if let Some(wait) = refused_by_limit(shared, &ask) {
         entry.show_fault("limit");
@@ -134,7 +135,7 @@ async fn called(shared: &Arc<Shared>, format: Format, model: Model, arrival: Arr
             let _entry = entry;
             std::future::pending().await
         }
-        None => answered(shared, format, model, ask, script, entry).await,
+        None => answered(shared, format, asked, ask, script, entry).await,
     }
 }
 
@@ -170,13 +171,13 @@ fn arrival(model: Model, ask: &Ask, headers: &HeaderMap) -> Arrival {
 async fn answered(
     shared: &Arc<Shared>,
     format: Format,
-    model: Model,
+    asked: Asked,
     ask: Ask,
     script: CallScript,
     entry: CallEntry,
 ) -> Response {
     let delivery = if script.never_streams { Delivery::Whole } else { ask.delivery };
-    let Some(completion) = complete(shared, model, ask, script, entry.sequence()).await else {
+    let Some(completion) = complete(shared, asked, ask, script, entry.sequence()).await else {
         entry.end(Outcome::Failed);
         return ApiError::server_error().response(format);
     };
@@ -213,11 +214,12 @@ async fn answered(
 /// Lets the model answer. `None` only if the answering thread panicked.
 async fn complete(
     shared: &Arc<Shared>,
-    model: Model,
+    asked: Asked,
     ask: Ask,
     script: CallScript,
     sequence: u64,
 ) -> Option<Completion> {
+    let model = asked.model;
     let turns: Vec<&str> =
         ask.turns.iter().flat_map(|turn| [turn.role.as_str(), ": ", turn.text.as_str(), "\n"]).collect();
     let prompt = turns.concat();
@@ -234,7 +236,7 @@ async fn complete(
             limited => limited,
         }
     } else if calls.is_empty() {
-        let (mut text, is_declined) = text(shared, model, &ask, script, sequence).await?;
+        let (mut text, is_declined) = text(shared, asked, &ask, script, sequence).await?;
         for _ in 0..script.stamp_words {
             // Writing to a string cannot fail.
             let _ = write!(text, " call-{sequence}");
@@ -270,7 +272,7 @@ fn scripted_calls(reply: &ScriptedReply, ask: &Ask) -> Vec<Call> {
 /// The model's text, and whether it is a refusal.
 async fn text(
     shared: &Arc<Shared>,
-    model: Model,
+    asked: Asked,
     ask: &Ask,
     script: CallScript,
     sequence: u64,
@@ -283,9 +285,9 @@ async fn text(
         let text = format!("The tools gave: {}", results.join("; "));
         return Some((completion::in_form(&ask.form, text), false));
     }
-    let generalist = shared.generalist();
+    let errors = shared.errors(asked, ask.seed);
     let message = ask.last_user_text().to_owned();
-    let answer = tokio::task::spawn_blocking(move || model.answer(&message, generalist)).await.ok()?;
+    let answer = tokio::task::spawn_blocking(move || asked.model.answer(&message, &errors)).await.ok()?;
     Some(match answer {
         Ok(answer) => (completion::in_form(&ask.form, answer), false),
         // A refusal ignores the response format.

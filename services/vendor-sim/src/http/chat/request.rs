@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::http::{
     ask::{
         Ask, Choice, Delivery, Form, Reasoning, Tools, Turn, body_fields, flag, given, image_text,
-        is_pdf_data_url, missing, pdf_text, stops, tokens, tool, within, wrong_type,
+        is_pdf_data_url, missing, pdf_text, seed, stops, tokens, tool, within, wrong_type,
     },
     error::ApiError,
 };
@@ -68,6 +68,7 @@ pub(in crate::http) fn parse(body: &[u8]) -> Result<Ask, ApiError> {
         tools: tools(&fields)?,
         form: form(&fields)?,
         reasoning: Reasoning::Hidden,
+        seed: seed(&fields),
     })
 }
 

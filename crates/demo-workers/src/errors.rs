@@ -1,5 +1,5 @@
-//! A worker that answers whole questions with all skills and makes errors: each operation is right with a fixed probability,
-//! which depends on seed, question and position. An error is a plausible wrong value, with which later operations continue.
+//! The errors of simulated workers: an operation is right with a fixed probability, and an error is a plausible wrong value, with
+//! which later operations continue.
 
 use crate::{
     dice,
@@ -11,42 +11,70 @@ use crate::{
     },
 };
 
-/// A worker with all skills, and its error rate.
-#[derive(Debug, Clone, Copy)]
-pub struct Generalist {
-    /// Seed of its errors: the same seed makes the same errors.
+/// Digits of an answer from which its operation is hard.
+const HARD_DIGITS: usize = 4;
+/// Characters of an answer from which its operation is hard.
+const HARD_CHARACTERS: usize = 24;
+
+/// How often a worker errs in one call, and which of its answers are wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Errors {
+    /// Seed of the draws: the same seed makes the same errors.
     pub seed: u64,
-    /// The probability, 0 to 1, that one operation is right.
+    /// The probability, 0 to 1, that an operation is right. A hard one, whose answer has four digits or 24 characters or more,
+    /// errs twice as often, at most always.
     pub accuracy: f64,
+    /// The seed of the request. Its errors then depend on this number and on no text, so another wording has the same luck and
+    /// another seed has new luck. `None`: the errors depend on the question and the subtask, so asking again changes nothing.
+    pub call: Option<u64>,
 }
 
-impl Generalist {
-    /// Answers the task. The error is the text with which it declines.
-    pub(crate) fn answer(self, task: &Task) -> Result<String, String> {
-        self.solve(task).map_err(|refusal| match refusal {
-            Refusal::NothingFound => {
-                format!("I do not know how to answer `{}`.", skills::shortened(&task.subtask))
-            }
-            refusal => format!("I cannot answer this: {refusal}."),
-        })
+impl Errors {
+    /// A worker that makes none.
+    pub const NONE: Self = Self { seed: 0, accuracy: 1.0, call: None };
+
+    /// The answer to the operation at a position of the task: `answer`, or an error.
+    pub(crate) fn alter(&self, task: &Task, position: usize, skill: Skill, answer: String) -> String {
+        if dice::happens(self.draw(task, "right", position), self.accuracy_of(&answer)) {
+            return answer;
+        }
+        wrong(&answer, skill, self.draw(task, "error", position))
     }
 
-    fn solve(self, task: &Task) -> Result<String, Refusal> {
-        let alter = |position: usize, skill: Skill, answer: String| {
-            let position = position.to_string();
-            let labels = ["generalist", task.question.as_str(), task.subtask.as_str(), position.as_str()];
-            if dice::happens(dice::draw(self.seed, &labels), self.accuracy) {
-                return answer;
-            }
-            wrong(
-                &answer,
-                skill,
-                dice::draw(self.seed, &["error", task.question.as_str(), position.as_str()]),
-            )
-        };
-        let operations = skills::read_all(task, &alter)?;
-        operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
+    fn accuracy_of(&self, answer: &str) -> f64 {
+        let digits = answer.chars().filter(char::is_ascii_digit).count();
+        let is_hard = digits >= HARD_DIGITS || answer.chars().count() >= HARD_CHARACTERS;
+        // A call without a seed errs in hard operations as often as in others, as the published figures of such calls did.
+        let errors = if is_hard && self.call.is_some() { 2.0 } else { 1.0 };
+        1.0 - errors * (1.0 - self.accuracy)
     }
+
+    /// A number for a decision about an operation.
+    pub(crate) fn draw(&self, task: &Task, purpose: &str, position: usize) -> u64 {
+        let position = position.to_string();
+        match (self.call, purpose) {
+            (Some(call), purpose) => dice::draw(self.seed, &["call", &call.to_string(), purpose, &position]),
+            (None, "error") => dice::draw(self.seed, &["error", &task.question, &position]),
+            (None, _) => dice::draw(self.seed, &["generalist", &task.question, &task.subtask, &position]),
+        }
+    }
+}
+
+/// The answer to a task with all skills.
+pub(crate) fn solve(task: &Task, errors: &Errors) -> Result<String, Refusal> {
+    let alter = |position, skill, answer| errors.alter(task, position, skill, answer);
+    let operations = skills::read_all(task, &alter)?;
+    operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)
+}
+
+/// The answer of a worker with all skills. The error is the text with which it declines.
+pub(crate) fn answer(task: &Task, errors: &Errors) -> Result<String, String> {
+    solve(task, errors).map_err(|refusal| match refusal {
+        Refusal::NothingFound => {
+            format!("I do not know how to answer `{}`.", skills::shortened(&task.subtask))
+        }
+        refusal => format!("I cannot answer this: {refusal}."),
+    })
 }
 
 /// A different value of the same kind.
@@ -129,18 +157,15 @@ fn wrong_text(answer: &str, draw: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Generalist, wrong};
+    use super::{Errors, answer, solve, wrong};
     use crate::skills::{Skill, Task};
 
     const QUESTION: &str = "Take the number of days between 3 March 2024 and 17 May 2025, multiply it by 12, and write the result in words.";
 
     #[test]
     fn without_errors_it_composes_the_skills() {
-        let generalist = Generalist { seed: 7, accuracy: 1.0 };
-        assert_eq!(
-            generalist.answer(&Task::question(QUESTION)).unwrap(),
-            "five thousand two hundred and eighty"
-        );
+        let answer = answer(&Task::question(QUESTION), &Errors::NONE).unwrap();
+        assert_eq!(answer, "five thousand two hundred and eighty");
     }
 
     #[test]
@@ -169,7 +194,8 @@ mod tests {
     fn single_operations_have_the_configured_accuracy() {
         let right = (0..400).filter(|number| {
             let task = Task::question(&format!("What is {number} + 1?"));
-            Generalist { seed: 7, accuracy: 0.65 }.answer(&task).unwrap() == (number + 1).to_string()
+            answer(&task, &Errors { seed: 7, accuracy: 0.65, call: None }).unwrap()
+                == (number + 1).to_string()
         });
         let count = right.count();
         assert!((230..290).contains(&count), "{count} of 400");
@@ -178,15 +204,43 @@ mod tests {
     #[test]
     fn the_same_seed_makes_the_same_errors() {
         let task = Task::question(QUESTION);
-        let answers = |seed| Generalist { seed, accuracy: 0.3 }.answer(&task).unwrap();
+        let answers = |seed| answer(&task, &Errors { seed, accuracy: 0.3, call: None }).unwrap();
         assert_eq!(answers(1), answers(1));
         assert!((0..20).any(|seed| answers(seed) != answers(1)));
     }
 
     #[test]
     fn a_question_without_a_known_operation_is_declined() {
-        let generalist = Generalist { seed: 7, accuracy: 1.0 };
-        let declined = generalist.answer(&Task::question("Sing a song.")).unwrap_err();
+        let declined = answer(&Task::question("Sing a song."), &Errors::NONE).unwrap_err();
         assert_eq!(declined, "I do not know how to answer `Sing a song.`.");
+    }
+
+    /// The share of right answers to a question over 1,000 seeds of requests.
+    fn accuracy(question: &str, right: &str) -> f64 {
+        let task = Task::question(question);
+        let count = (0..1_000).filter(|call| {
+            solve(&task, &Errors { seed: 7, accuracy: 0.9, call: Some(*call) }).unwrap() == right
+        });
+        f64::from(u32::try_from(count.count()).unwrap()) / 1_000.0
+    }
+
+    #[test]
+    fn hard_operations_err_twice_as_often() {
+        let (easy, hard) = (accuracy("What is 3 + 4?", "7"), accuracy("What is 3456 + 4?", "3460"));
+        assert!((0.87..0.93).contains(&easy), "{easy}");
+        assert!((0.76..0.84).contains(&hard), "{hard}");
+    }
+
+    #[test]
+    fn another_wording_has_the_same_luck_in_a_call_with_a_seed() {
+        let wordings = ["What is 3 + 4?", "Add 3 and 4.", "the sum of 3 and 4"].map(Task::question);
+        let mut right = 0;
+        for call in 0..200 {
+            let errors = Errors { seed: 7, accuracy: 0.6, call: Some(call) };
+            let answers = wordings.each_ref().map(|task| solve(task, &errors).unwrap());
+            assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+            right += u32::from(answers[0] == "7");
+        }
+        assert!((90..150).contains(&right), "{right} of 200");
     }
 }
