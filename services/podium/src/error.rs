@@ -85,6 +85,14 @@ pub(crate) enum Error {
     /// Hidden states are unavailable.
     #[error("the conductor's hidden states are unavailable")]
     Reading(#[source] BoxError),
+    /// Flags that are valid alone contradict each other.
+    #[error("{flag}: {problem}")]
+    Contradiction {
+        /// The flag.
+        flag: &'static str,
+        /// The problem.
+        problem: String,
+    },
     /// A line of an input file is invalid.
     #[error("{}, line {line}: {problem}", path.display())]
     BadLine {
@@ -231,6 +239,7 @@ impl Error {
                 | Self::Bundle(_)
                 | Self::OtherPool(_)
                 | Self::Unreadable { .. }
+                | Self::Contradiction { .. }
                 | Self::BadLine { .. }
                 | Self::HeadFile(_)
                 | Self::Dataset(_)

@@ -176,8 +176,8 @@ impl<T> Setting<T> {
         Self { key: Key { unset: Unset::Refused { example }, ..self.key }, ..self }
     }
 
-    /// Parses a value.
-    pub(super) fn value(&self, text: &str) -> Result<T, String> {
+    /// Parses a value. The error follows the key's name in a sentence.
+    pub fn value(&self, text: &str) -> Result<T, String> {
         match self.key.values {
             Values::Words(words) if !words.contains(&text) => Err(self.key.must_be(text)),
             _ => (self.parse)(&self.key, text),

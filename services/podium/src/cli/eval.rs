@@ -1,4 +1,4 @@
-//! `podium eval`: asks every question of a file and counts the right answers.
+//! `podium eval`: asks every question of a file and counts the right answers, of one system or of several.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,14 @@ use podium_domain::conversation::Conversation;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
 use podium_domain::request::RunRequest;
-use podium_domain::run::{Run, RunState};
+use podium_domain::run::{Round, Run, RunState, StepRun};
+use podium_domain::sampling::Sampling;
 use podium_domain::usage::Usage;
 use podium_engine::Engine;
 use podium_server::Caller;
 use serde::{Deserialize, Serialize};
 
+use super::compare::{CompareArgs, Questions, compare};
 use super::output::{print_json, print_line};
 use super::record;
 use super::{EffortName, SetupArgs, TierName};
@@ -27,7 +29,7 @@ use crate::report::dollars;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
-    /// The questions: one JSON object per line, with `id`, `question` and `answer`.
+    /// The questions: one JSON object per line, with `id`, `question`, `answer` and perhaps `tags`.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Optimize latency (mini) or quality (ultra).
@@ -47,6 +49,8 @@ pub(super) struct EvalArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "tier", "effort"])]
     outcomes: Option<PathBuf>,
     #[command(flatten)]
+    compare: CompareArgs,
+    #[command(flatten)]
     setup: SetupArgs,
 }
 
@@ -56,12 +60,22 @@ pub(super) struct Item {
     pub(super) id: String,
     pub(super) question: String,
     answer: String,
+    /// Its kinds: a comparison shows each of them apart.
+    #[serde(default, alias = "skills")]
+    pub(super) tags: Vec<String>,
+}
+
+impl Item {
+    /// The right answer.
+    pub(super) fn answer(&self) -> &str {
+        &self.answer
+    }
 }
 
 /// The outcome of one question.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome {
-    id: String,
+    pub(super) id: String,
     run: String,
     pub(super) right: bool,
     expected: String,
@@ -72,11 +86,49 @@ pub(super) struct Outcome {
     /// Whether the answer was built although a step that it needs gave no output.
     degraded: bool,
     steps: usize,
-    prompt_tokens: u64,
-    completion_tokens: u64,
+    /// Calls of workers, with those that failed.
+    pub(super) calls: u32,
+    pub(super) prompt_tokens: u64,
+    pub(super) completion_tokens: u64,
     planning_tokens: u64,
     pub(super) cost_nano_usd: u64,
     pub(super) latency_ms: u64,
+    /// The steps of all rounds.
+    plan: Vec<PlannedStep>,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PlannedStep {
+    worker: String,
+    subtask: String,
+    /// The steps whose outputs it sees, from 0.
+    sees: Vec<u16>,
+    output: Option<String>,
+}
+
+impl Outcome {
+    /// The outcome of a question that was not answered.
+    pub(super) fn failed(id: &str, expected: &str, error: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            run: String::new(),
+            right: false,
+            expected: expected.to_owned(),
+            answer: None,
+            error: Some(error.to_owned()),
+            refused: false,
+            degraded: false,
+            steps: 0,
+            calls: 0,
+            prompt_tokens: 0,
+            completion_tokens: 0,
+            planning_tokens: 0,
+            cost_nano_usd: 0,
+            latency_ms: 0,
+            plan: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -113,13 +165,17 @@ pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     if let Some(file) = &args.outcomes {
         return record::record(settings, &items, args.concurrency.into(), file).await;
     }
+    if args.compare.is_wanted() {
+        let (effort, concurrency) = (args.effort.into(), args.concurrency.into());
+        return compare(&settings, &Questions { items, effort, concurrency }, &args.compare, args.json).await;
+    }
     let tier = args.tier.into();
     let policy = Policy::new(tier, args.effort.into());
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
     let engine = embedded.engine();
     let total = items.len();
-    let asked = futures::stream::iter(items).map(|item| ask(engine, item, policy.clone()));
+    let asked = futures::stream::iter(items).map(|item| ask(engine, item, policy.clone(), Sampling::NONE));
     let mut asked = asked.buffer_unordered(args.concurrency.into());
     let mut outcomes = Vec::with_capacity(total);
     while let Some(outcome) = asked.next().await {
@@ -162,13 +218,18 @@ fn read(path: &Path) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-pub(super) async fn ask(engine: &Engine, item: Item, policy: Policy) -> Result<Outcome, Error> {
+pub(super) async fn ask(
+    engine: &Engine,
+    item: Item,
+    policy: Policy,
+    sampling: Sampling,
+) -> Result<Outcome, Error> {
     let conversation = Conversation::question_only(item.question.clone());
     let conversation = conversation.map_err(|e| Error::Refused(format!("question `{}`: {e}", item.id)))?;
     let new_run = NewRun {
         request_id: None,
         model: ModelName::of_tier(policy.tier),
-        request: RunRequest::new(conversation, policy),
+        request: RunRequest { sampling, ..RunRequest::new(conversation, policy) },
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));
     let caller = Caller::local().map_err(|e| Error::Refused(e.to_string()))?;
@@ -203,12 +264,29 @@ fn outcome(item: Item, run: &Run) -> Outcome {
         refused,
         degraded: run.is_degraded(),
         steps: run.rounds().iter().map(|round| round.steps.len()).sum(),
+        calls: run.rounds().iter().flat_map(|round| &round.steps).map(attempts).sum(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
         planning_tokens: planning.total_tokens(),
         cost_nano_usd: run.cost().nano_usd(),
         latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+        plan: run.rounds().iter().flat_map(plan).collect(),
     }
+}
+
+fn attempts(step: &StepRun) -> u32 {
+    u32::try_from(step.task.attempts.len()).unwrap_or(u32::MAX)
+}
+
+fn plan(round: &Round) -> Vec<PlannedStep> {
+    let steps = round.plan().into_iter().flat_map(|plan| plan.steps().iter().zip(&round.steps));
+    let planned = steps.map(|(step, run)| PlannedStep {
+        worker: run.worker.as_ref().unwrap_or(&step.worker).to_string(),
+        subtask: step.subtask.clone(),
+        sees: step.access.as_slice().iter().map(|index| index.get()).collect(),
+        output: run.output.clone(),
+    });
+    planned.collect()
 }
 
 /// Answers are compared without case, outer blanks, doubled blanks and a final period.
@@ -250,7 +328,7 @@ fn summary(engine: &Engine, tier: Tier, outcomes: &[Outcome]) -> Summary {
 }
 
 /// The least value that is not below `percent` of all. `sorted` must be ascending. 0 if it is empty.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
+pub(super) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }

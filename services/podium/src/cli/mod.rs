@@ -7,6 +7,7 @@ mod attachment;
 mod backend;
 mod budget;
 mod bundle;
+mod compare;
 mod doctor;
 mod estimate;
 mod eval;

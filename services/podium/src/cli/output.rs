@@ -27,6 +27,11 @@ fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes lines to standard output, as [`print_line`] does.
+pub(crate) fn print_text(text: &str) -> Result<(), Error> {
+    print_line(text.trim_end())
+}
+
 /// Writes a value to standard output as indented JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value)

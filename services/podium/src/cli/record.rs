@@ -8,6 +8,7 @@ use futures::StreamExt as _;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
+use podium_domain::sampling::Sampling;
 use podium_head::outcomes::{Outcome, SCHEMA};
 use podium_planning::{ConductorChoice, ConductorChoices};
 
@@ -38,7 +39,7 @@ pub(super) async fn record(
             workers_allowed: WorkersAllowed::Only(BTreeSet::from([worker.clone()])),
             ..Policy::new(Tier::Mini, Effort::Medium)
         };
-        Ok::<_, Error>((item, worker, ask(engine, item.clone(), policy).await?))
+        Ok::<_, Error>((item, worker, ask(engine, item.clone(), policy, Sampling::NONE).await?))
     });
     let mut asked = futures::stream::iter(asked).buffer_unordered(concurrency);
     let (mut outcomes, mut failed, mut cost) = (Vec::with_capacity(total), 0usize, Cost::ZERO);

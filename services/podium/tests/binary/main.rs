@@ -5,6 +5,7 @@ mod admin;
 mod bundles;
 mod client;
 mod command_line;
+mod compare;
 mod doctor;
 mod fetch;
 #[cfg(feature = "llama")]

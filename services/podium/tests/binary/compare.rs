@@ -1,0 +1,130 @@
+//! `podium eval --system`: several systems on the same questions, over the gym's simulated workers that err.
+
+use std::process::Output;
+
+use podium_vendor_sim::{Options, Running, VendorSim};
+use serde_json::Value;
+
+use crate::support::{Folder, run, stderr, stdout};
+
+struct Gym {
+    folder: Folder,
+    sim: Running,
+    questions: String,
+    pool: String,
+}
+
+impl Gym {
+    async fn new() -> Self {
+        let sim = VendorSim::start(Options::loopback(7)).await.unwrap();
+        let folder = Folder::new();
+        let mut pool: toml::Table = include_str!("../../../../pools/gym.toml").parse().unwrap();
+        pool["vendors"][0]["base_url"] = sim.base_url().into();
+        let pool = folder.write("gym.toml", &pool.to_string()).display().to_string();
+        let line = |number: u32| {
+            let tag = if number < 20 { "small" } else { "large" };
+            let (first, second) = (number * 7, number + 3);
+            serde_json::json!({
+                "id": format!("q{number}"),
+                "question": format!("What is {first} + {second}?"),
+                "answer": (first + second).to_string(),
+                "tags": [tag],
+            })
+        };
+        let lines: Vec<String> = (1..=40).map(|number| line(number).to_string()).collect();
+        let questions = folder.write("questions.jsonl", &lines.join("\n")).display().to_string();
+        Self { folder, sim, questions, pool }
+    }
+
+    /// `podium eval` with these arguments.
+    async fn eval(&self, arguments: &[&str]) -> Output {
+        let fixed = ["eval", &self.questions, "--pool", &self.pool];
+        let all: Vec<String> = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
+        let run = move || run(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        tokio::task::spawn_blocking(run).await.unwrap()
+    }
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{}", stderr(output)))
+}
+
+fn row<'r>(report: &'r Value, name: &str) -> &'r Value {
+    let rows = report["systems"].as_array().unwrap();
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} in {report:#}"))
+}
+
+#[tokio::test]
+async fn systems_are_compared_on_the_same_questions() {
+    let gym = Gym::new().await;
+    let conductors = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conductors/gym");
+    let checked = format!("checked=fixed:{conductors}/checked.yaml");
+    let arguments = ["--each-worker", "--system", &checked, "--system", "draw=random", "--baseline", "draw"];
+    let output = gym.eval(&[&arguments[..], &["--json"]].concat()).await;
+    let report = report(&output);
+    assert_eq!((&report["questions"], &report["are_workers_simulated"]), (&40.into(), &true.into()));
+    assert_eq!(report["systems"].as_array().unwrap().len(), 12, "{report:#}");
+    // The gym's worker c does arithmetic, e is the generalist, and f only knows words.
+    assert_eq!(report["best_worker"], "worker worker-c", "{report:#}");
+    let right = |name: &str| row(&report, name)["right"].as_u64().unwrap();
+    assert!(right("worker worker-c") > 30 && right("worker worker-f") == 0, "{report:#}");
+    assert!(right("checked") > right("worker worker-e"), "{report:#}");
+    assert_eq!(row(&report, "checked")["calls_mean"], 3.0);
+    assert!(row(&report, "checked")["against_baseline"]["p_value"].as_f64().unwrap() < 0.05);
+    assert!(
+        report["oracle"].as_f64().unwrap() >= row(&report, "worker worker-c")["accuracy"].as_f64().unwrap()
+    );
+    assert_eq!(report["tags"]["small"][0][1], 19);
+    let plan = &report["items"]["checked"][0]["plan"];
+    assert_eq!(
+        (&plan[2]["worker"], &plan[2]["sees"]),
+        (&"worker-d".into(), &serde_json::json!([0, 1])),
+        "{plan:#}"
+    );
+
+    // Another evaluation with the same seed gives the same answers.
+    let again = gym.eval(&arguments).await;
+    let markdown = stdout(&again);
+    let line = format!("| checked | {} (", right("checked"));
+    assert!(markdown.contains(&line) && markdown.contains("workers are simulated"), "{markdown}");
+}
+
+#[tokio::test]
+async fn an_interrupted_comparison_continues() {
+    let gym = Gym::new().await;
+    let results = gym.folder.path("results.jsonl");
+    let arguments = ["--system", "one=direct:worker-c", "--results", results.to_str().unwrap(), "--json"];
+    let first = report(&gym.eval(&arguments).await);
+    assert_eq!(gym.sim.calls().len(), 40);
+    // The first line describes the evaluation. Ten answers are left, and half of an eleventh.
+    let text = std::fs::read_to_string(&results).unwrap();
+    let kept: Vec<&str> = text.lines().take(11).collect();
+    std::fs::write(&results, kept.join("\n") + "\n{\"system\":\"o").unwrap();
+    let second = report(&gym.eval(&arguments).await);
+    assert_eq!(gym.sim.calls().len(), 40 + 30);
+    assert_eq!(row(&first, "one")["right"], row(&second, "one")["right"]);
+
+    let other = gym.eval(&[&arguments[..], &["--seed", "2"]].concat()).await;
+    assert_eq!(other.status.code(), Some(2), "{}", stdout(&other));
+    assert!(stderr(&other).contains("name another file"), "{}", stderr(&other));
+}
+
+#[tokio::test]
+async fn systems_that_cannot_be_compared_are_named() {
+    let gym = Gym::new().await;
+    for (arguments, said) in [
+        (
+            &["--system", "a=direct", "--baseline", "b"][..],
+            "--baseline: no system has the name `b`; there are a",
+        ),
+        (&["--system", "a=direct", "--system", "a=random"], "two systems have the name `a`"),
+        (&["--system", "direct"], "NAME=CONDUCTOR"),
+        (&["--system", "a=direct:nobody"], "nobody"),
+        (&["--system", "a=direct", "--tier", "mini"], "--tier"),
+    ] {
+        let output = gym.eval(arguments).await;
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{said} in {}", stderr(&output));
+    }
+    assert!(gym.sim.calls().is_empty());
+}
