@@ -24,10 +24,12 @@ pub enum Model {
     Echo,
     /// Answers planning prompts.
     Conductor,
+    /// No program: answers with a recorded answer of a real model, which its server has.
+    Recorded,
 }
 
 impl Model {
-    /// All models, skill workers first.
+    /// All programs, skill workers first.
     pub const ALL: [Self; 12] = [
         Self::Skilled(Skill::Arithmetic),
         Self::Skilled(Skill::Words),
@@ -58,6 +60,7 @@ impl Model {
             Self::Merger => "sim-merger",
             Self::Echo => "sim-echo",
             Self::Conductor => "sim-conductor",
+            Self::Recorded => "recorded",
         }
     }
 
@@ -76,6 +79,7 @@ impl Model {
             Self::Merger => panel::merge(&prompt::task(message), errors),
             Self::Echo => Ok(prompt::task(message).subtask),
             Self::Conductor => Ok(conductor::answer(message)),
+            Self::Recorded => Err("I have no recorded answers.".to_owned()),
         }
     }
 }

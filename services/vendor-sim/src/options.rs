@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
+    sync::Arc,
 };
 
 use clap::Parser;
@@ -12,6 +13,7 @@ use clap::Parser;
 use crate::{
     behaviour::{Behaviour, Milliseconds},
     http::quota::AccountLimit,
+    recorded::{Recorded, RecordedFile},
     sim::{Exposure, GENERALIST_ACCURACY, Options, StartError, VendorSim},
 };
 
@@ -47,6 +49,10 @@ pub struct Arguments {
     /// the control route
     #[arg(long)]
     behaviours: Option<PathBuf>,
+    /// JSON lines with `model`, `question` and `answer`, and perhaps `prompt_tokens` and `completion_tokens`: the model `recorded/NAME`
+    /// answers with them. Can be repeated
+    #[arg(long, value_name = "FILE")]
+    recorded: Vec<PathBuf>,
     /// Requests per minute of the account, enforced over any sixty seconds; 0 for no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u64,
@@ -56,13 +62,17 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The options that these arguments select. Reads the file of behaviours, if one is named.
-    pub fn options(self) -> Result<Options, BehavioursFile> {
+    /// The options that these arguments select. Reads the files that they name.
+    pub fn options(self) -> Result<Options, OptionsError> {
         let first_token_ms = Milliseconds {
             min: self.latency_ms,
             max: self.latency_ms.saturating_add(self.latency_spread_ms),
         };
         let behaviours = self.behaviours.map(behaviours).transpose()?.unwrap_or_default();
+        let mut recorded = Recorded::default();
+        for file in &self.recorded {
+            recorded.read(file)?;
+        }
         Ok(Options {
             listen: self.listen,
             exposure: if self.allow_remote { Exposure::Anywhere } else { Exposure::LoopbackOnly },
@@ -75,14 +85,18 @@ impl Arguments {
             },
             behaviour: Behaviour { first_token_ms, token_ms: self.token_ms, ..Behaviour::default() },
             behaviours,
+            recorded: Arc::new(recorded),
         })
     }
 }
 
-/// Why the file of behaviours cannot be used.
+/// Why a file that the arguments name cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BehavioursFile {
-    /// It cannot be read.
+pub enum OptionsError {
+    /// A file of recorded answers.
+    #[error(transparent)]
+    Recorded(#[from] RecordedFile),
+    /// The file of behaviours cannot be read.
     #[error("cannot read the file of behaviours `{}`", path.display())]
     Unreadable {
         /// The file.
@@ -91,7 +105,7 @@ pub enum BehavioursFile {
         #[source]
         source: io::Error,
     },
-    /// It is not an object of behaviours.
+    /// The file of behaviours is not an object of behaviours.
     #[error("the file of behaviours `{}` is invalid", path.display())]
     Invalid {
         /// The file.
@@ -102,10 +116,10 @@ pub enum BehavioursFile {
     },
 }
 
-fn behaviours(path: PathBuf) -> Result<BTreeMap<String, Behaviour>, BehavioursFile> {
+fn behaviours(path: PathBuf) -> Result<BTreeMap<String, Behaviour>, OptionsError> {
     match std::fs::read(&path) {
-        Ok(json) => serde_json::from_slice(&json).map_err(|source| BehavioursFile::Invalid { path, source }),
-        Err(source) => Err(BehavioursFile::Unreadable { path, source }),
+        Ok(json) => serde_json::from_slice(&json).map_err(|source| OptionsError::Invalid { path, source }),
+        Err(source) => Err(OptionsError::Unreadable { path, source }),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
         self, ResetAtEnd,
         quota::{AccountLimit, AccountUse},
     },
+    recorded::{self, Recorded},
     script::{Asked, ScriptedReply},
 };
 
@@ -52,6 +53,8 @@ pub struct Options {
     pub behaviours: BTreeMap<String, Behaviour>,
     /// Rate limit of the account, which all callers share.
     pub limit: AccountLimit,
+    /// The recorded answers.
+    pub recorded: Arc<Recorded>,
 }
 
 impl Options {
@@ -66,6 +69,7 @@ impl Options {
             behaviour: Behaviour::default(),
             behaviours: BTreeMap::new(),
             limit: AccountLimit::default(),
+            recorded: Arc::default(),
         }
     }
 }
@@ -265,6 +269,20 @@ impl Shared {
             _ => 1.0,
         });
         Errors { seed: self.options.seed, accuracy, call }
+    }
+
+    /// The model that a request names; `None` if it is unknown.
+    pub(crate) fn asked(&self, name: &str) -> Option<AskedModel> {
+        match name.strip_prefix(recorded::PREFIX) {
+            Some(of) => {
+                self.recorded().has_model(of).then_some(AskedModel { model: Model::Recorded, accuracy: None })
+            }
+            None => AskedModel::named(name),
+        }
+    }
+
+    pub(crate) fn recorded(&self) -> &Recorded {
+        &self.options.recorded
     }
 
     pub(crate) fn behaviour(&self, model: Model) -> Result<Behaviour, BehaviourError> {

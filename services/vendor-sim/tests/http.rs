@@ -1,10 +1,11 @@
 //! The simulator over HTTP: wire format, streaming, errors, faults, the log of calls. Every test has its own simulator.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use podium_vendor_sim::{
-    Behaviour, BehaviourError, Exposure, Fault, Options, Outcome, Running, ScriptedFault, StartError,
-    VendorSim,
+    Behaviour, BehaviourError, Exposure, Fault, Options, Outcome, Recorded, Running, ScriptedFault,
+    StartError, VendorSim,
 };
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
@@ -227,6 +228,37 @@ async fn the_seed_of_a_request_decides_its_errors() {
     for model in ["sim-arithmetic@2", "sim-arithmetic@", "sim-nothing@0.5"] {
         assert_eq!(chat(&running, &ask(model, "x")).await.status(), StatusCode::NOT_FOUND, "{model}");
     }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn recorded_answers_of_a_model_are_replayed() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let line = r#"{"model":"gpt-4","question":"Why is the sky blue?","answer":"Rayleigh.","prompt_tokens":9,"completion_tokens":120}"#;
+    std::fs::write(file.path(), format!("{line}\n\n")).expect("it is writable");
+    let mut recorded = Recorded::default();
+    recorded.read(file.path()).expect("a valid file");
+    let options = Options { recorded: Arc::new(recorded), ..Options::loopback(7) };
+    let running = VendorSim::start(options).await.expect("a free loopback port");
+    let body = json_of(chat(&running, &ask("recorded/gpt-4", "Why is the sky blue?")).await).await;
+    assert_eq!(body["choices"][0]["message"]["content"], "Rayleigh.");
+    assert_eq!(
+        (&body["usage"]["prompt_tokens"], &body["usage"]["completion_tokens"]),
+        (&json!(9), &json!(120))
+    );
+    // A worker in a workflow gets the question as its subtask.
+    let step = "<question>\nOther\n</question>\n<subtask>\nWhy is the sky blue?\n</subtask>";
+    assert_eq!(answer(&running, &ask("recorded/gpt-4", step)).await, "Rayleigh.");
+    let other = json_of(chat(&running, &ask("recorded/gpt-4", "Why?")).await).await;
+    assert!(other["choices"][0]["message"]["refusal"].is_string(), "{other:#}");
+    for model in ["recorded/gpt-5", "recorded", "recorded/"] {
+        assert_eq!(chat(&running, &ask(model, "x")).await.status(), StatusCode::NOT_FOUND, "{model}");
+    }
+    let models = client().get(format!("{}/models", running.base_url())).send().await.expect("an answer");
+    assert!(json_of(models).await.to_string().contains("recorded/gpt-4"));
+    std::fs::write(file.path(), format!("{line}\n{line}\n")).expect("it is writable");
+    let twice = Recorded::default().read(file.path()).expect_err("a second answer").to_string();
+    assert!(twice.contains("line 2") && twice.contains("second answer"), "{twice}");
     running.stop().await;
 }
 

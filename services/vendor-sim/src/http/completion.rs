@@ -28,6 +28,8 @@ pub(super) struct Completion {
     pub(super) end: End,
     pub(super) prompt_tokens: usize,
     pub(super) cached_tokens: usize,
+    /// The recorded number of tokens of a recorded answer.
+    pub(super) recorded_tokens: Option<usize>,
 }
 
 /// A tool call.
@@ -70,8 +72,11 @@ impl Completion {
         self.pieces.concat()
     }
 
-    /// One token per text piece and per four bytes of arguments; includes reasoning.
+    /// The recorded tokens, or one token per text piece and per four bytes of arguments; includes reasoning.
     pub(super) fn completion_tokens(&self) -> usize {
+        if let Some(recorded) = self.recorded_tokens {
+            return recorded;
+        }
         let arguments = self.calls.iter().map(|call| call.arguments.len().div_ceil(TOKEN_BYTES));
         self.pieces.len() + arguments.sum::<usize>() + self.reasoning_tokens()
     }

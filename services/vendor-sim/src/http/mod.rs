@@ -31,7 +31,7 @@ pub(crate) use self::spoil::ResetAtEnd;
 use self::{error::ApiError, format::Format};
 use podium_demo_workers::Model;
 
-use crate::sim::Shared;
+use crate::{recorded, sim::Shared};
 
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -80,17 +80,20 @@ async fn require_key(
     }
 }
 
-async fn models() -> Json<Value> {
-    Json(json!({ "object": "list", "data": Model::ALL.map(described) }))
+async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    let programs = Model::ALL.map(|model| described(model.id()));
+    let recorded = shared.recorded().models();
+    let recorded = recorded.into_iter().map(|name| described(&format!("{}{name}", recorded::PREFIX)));
+    Json(json!({ "object": "list", "data": programs.into_iter().chain(recorded).collect::<Vec<_>>() }))
 }
 
-async fn model(Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    Model::named(&id).map(|model| Json(described(model))).ok_or_else(|| ApiError::unknown_model(&id))
+async fn model(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    shared.asked(&id).map(|_| Json(described(&id))).ok_or_else(|| ApiError::unknown_model(&id))
 }
 
-fn described(model: Model) -> Value {
+fn described(id: &str) -> Value {
     // The programs have no creation date; a fixed one keeps answers the same between runs.
-    json!({ "id": model.id(), "object": "model", "created": 1_735_689_600, "owned_by": "vendor-sim" })
+    json!({ "id": id, "object": "model", "created": 1_735_689_600, "owned_by": "vendor-sim" })
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> Response {

@@ -32,6 +32,7 @@ use podium_demo_workers::{Asked, Model, dice, prompt};
 use crate::{
     behaviour::{CallScript, Fault},
     calls::{Arrival, CallEntry, CallLog, Outcome},
+    recorded,
     script::ScriptedReply,
     sim::Shared,
 };
@@ -93,7 +94,7 @@ async fn respond(
     headers: &HeaderMap,
     ask: Result<Ask, ApiError>,
 ) -> Response {
-    let model = |ask: Ask| match Asked::named(&ask.model) {
+    let model = |ask: Ask| match shared.asked(&ask.model) {
         Some(asked) => Ok((asked, ask)),
         None => Err(ApiError::unknown_model(&ask.model)),
     };
@@ -225,6 +226,7 @@ async fn complete(
     let prompt = turns.concat();
     let prompt_tokens = prompt_tokens(&ask);
     let cached = shared.prompts.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(model, &prompt);
+    let recorded = recorded_answer(shared, &ask);
     let reply = shared.reply(model, &ask.asked());
     let calls = match &reply {
         Some(reply) => scripted_calls(reply, &ask),
@@ -236,7 +238,10 @@ async fn complete(
             limited => limited,
         }
     } else if calls.is_empty() {
-        let (mut text, is_declined) = text(shared, asked, &ask, script, sequence).await?;
+        let (mut text, is_declined) = match &recorded {
+            Some(answer) => (answer.text.clone(), false),
+            None => text(shared, asked, &ask, script, sequence).await?,
+        };
         for _ in 0..script.stamp_words {
             // Writing to a string cannot fail.
             let _ = write!(text, " call-{sequence}");
@@ -251,7 +256,11 @@ async fn complete(
     } else {
         (Vec::new(), End::ToolCalls)
     };
+    let counted =
+        recorded.as_ref().map_or((None, None), |answer| (answer.prompt_tokens, answer.completion_tokens));
+    let prompt_tokens = counted.0.unwrap_or(prompt_tokens);
     Some(Completion {
+        recorded_tokens: counted.1,
         draw: dice::draw(shared.seed(), &["id", model.id(), &sequence.to_string()]),
         model: model.id(),
         created: now(),
@@ -262,6 +271,12 @@ async fn complete(
         prompt_tokens,
         cached_tokens: cached.min(prompt_tokens),
     })
+}
+
+/// The recorded answer to the request's question, if its model is a recorded one and has an answer to it.
+fn recorded_answer(shared: &Shared, ask: &Ask) -> Option<recorded::Answer> {
+    let name = ask.model.strip_prefix(recorded::PREFIX)?;
+    shared.recorded().answer(name, &prompt::task(ask.last_user_text()).subtask).cloned()
 }
 
 fn scripted_calls(reply: &ScriptedReply, ask: &Ask) -> Vec<Call> {
