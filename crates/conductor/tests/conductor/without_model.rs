@@ -263,18 +263,7 @@ async fn the_shipped_workflows_plan_over_the_demo_pool() {
     let names: Vec<_> = pool.workers().iter().map(|worker| worker.id.as_str()).collect();
     let skills = ["arithmetic", "words", "dates", "units", "lists", "facts", "generalist"];
     assert_eq!(names, skills.map(|skill| format!("sim-{skill}")));
-    let mut files: Vec<_> =
-        std::fs::read_dir(in_repository("conductors")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut shapes = Vec::new();
-    for file in files {
-        let conductor = FixedConductor::read(&file, Arc::clone(&pool)).unwrap();
-        let plan = plan(&conductor, &request("What is 2 + 2?")).await.unwrap();
-        assert_eq!(plan.steps()[0].worker, worker("sim-generalist"));
-        assert_eq!(plan.steps()[0].subtask, "What is 2 + 2?");
-        let seen: Vec<_> = plan.steps().iter().map(|step| step.access.as_slice().len()).collect();
-        shapes.push((conductor.id().to_owned(), seen));
-    }
+    let shapes = shapes_of("conductors", pool, "sim-generalist").await;
     let shape = |id: &str, seen: &[usize]| (id.to_owned(), seen.to_vec());
     assert_eq!(
         shapes,
@@ -284,6 +273,42 @@ async fn the_shipped_workflows_plan_over_the_demo_pool() {
             shape("self-consistency-1", &[0, 0, 0, 3]),
         ]
     );
+}
+
+#[tokio::test]
+async fn the_workflows_of_the_gym_plan_over_its_pool() {
+    let pool = Arc::new(pool_of("pools/gym.toml"));
+    let model =
+        |id: &str| pool.workers().iter().find(|worker| worker.id.as_str() == id).unwrap().model.clone();
+    assert!(model("worker-e").starts_with("sim-generalist"));
+    assert_eq!((model("worker-b").as_str(), model("worker-d").as_str()), ("sim-voter", "sim-checker@0.90"));
+    let shapes = shapes_of("conductors/gym", pool, "worker-e").await;
+    let shape = |id: &str, seen: &[usize]| (id.to_owned(), seen.to_vec());
+    assert_eq!(
+        shapes,
+        [
+            shape("gym-checked-1", &[0, 0, 2]),
+            shape("gym-mixture-of-agents-1", &[0, 0, 0, 3]),
+            shape("gym-self-consistency-1", &[0, 0, 0, 3]),
+        ]
+    );
+}
+
+/// The id of each workflow of a folder, and the number of outputs that each of its steps sees. `first` answers the question first.
+async fn shapes_of(folder: &str, pool: Arc<Pool>, first: &str) -> Vec<(String, Vec<usize>)> {
+    let entries = std::fs::read_dir(in_repository(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.filter(|path| path.is_file()).collect();
+    files.sort();
+    let mut shapes = Vec::new();
+    for file in files {
+        let conductor = FixedConductor::read(&file, Arc::clone(&pool)).unwrap();
+        let plan = plan(&conductor, &request("What is 2 + 2?")).await.unwrap();
+        assert_eq!(plan.steps()[0].worker, worker(first));
+        assert_eq!(plan.steps()[0].subtask, "What is 2 + 2?");
+        let seen: Vec<_> = plan.steps().iter().map(|step| step.access.as_slice().len()).collect();
+        shapes.push((conductor.id().to_owned(), seen));
+    }
+    shapes
 }
 
 #[test]
