@@ -61,7 +61,7 @@ impl Errors {
 }
 
 /// The answer to a task with all skills.
-pub(crate) fn solve(task: &Task, errors: &Errors) -> Result<String, Refusal> {
+fn solve(task: &Task, errors: &Errors) -> Result<String, Refusal> {
     let alter = |position, skill, answer| errors.alter(task, position, skill, answer);
     let operations = skills::read_all(task, &alter)?;
     operations.into_iter().next_back().map(|operation| operation.answer).ok_or(Refusal::NothingFound)

@@ -79,7 +79,7 @@ impl Model {
             Self::Merger => panel::merge(&prompt::task(message), errors),
             Self::Echo => Ok(prompt::task(message).subtask),
             Self::Conductor => Ok(conductor::answer(message)),
-            Self::Recorded => Err("I have no recorded answers.".to_owned()),
+            Self::Recorded => Err("I have no recorded answer to this.".to_owned()),
         }
     }
 }

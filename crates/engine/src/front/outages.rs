@@ -8,7 +8,8 @@ use podium_domain::retry::Backoff;
 use podium_ports::clock::Clock;
 use podium_ports::store::StoreError;
 
-/// The longest outage that clients outlast once they wait: a failover of Postgres takes 10 to 30 s.
+/// The longest outage that clients outlast once they wait: twice the 30 s after which Patroni replaces a failed primary by default
+/// (its setting `ttl`).
 pub(super) const OUTAGE_MAX: Duration = Duration::from_mins(1);
 /// The pauses between reads. Clients that fail together do not read again together.
 const PAUSES: Backoff = Backoff { first: Duration::from_secs(2), max: Duration::from_secs(16) };

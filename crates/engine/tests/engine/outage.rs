@@ -190,7 +190,7 @@ async fn waiting_clients_outlast_an_outage_of_the_store() {
         (seen, parts.len(), ending.run().await.unwrap())
     };
     let outage = async {
-        // The clients are signalled in the outage: the claim expires or the answer is stored after it.
+        // The worker answers during the outage; its answer can be stored only afterwards.
         faults.set_down(true);
         gate.open();
         clock.sleep(20 * SECOND).await;

@@ -70,6 +70,7 @@ async fn systems_are_compared_on_the_same_questions() {
     assert!(right("worker worker-c") > 30 && right("worker worker-f") == 0, "{report:#}");
     assert!(right("checked") > right("worker worker-e"), "{report:#}");
     assert_eq!(row(&report, "checked")["calls_mean"], 3.0);
+    assert_eq!(row(&report, "worker worker-c")["is_best_for_its_cost"], true);
     assert!(row(&report, "checked")["against_baseline"]["p_value"].as_f64().unwrap() < 0.05);
     assert!(
         report["oracle"].as_f64().unwrap() >= row(&report, "worker worker-c")["accuracy"].as_f64().unwrap()
@@ -87,6 +88,15 @@ async fn systems_are_compared_on_the_same_questions() {
     let markdown = stdout(&again);
     let line = format!("| checked | {} (", right("checked"));
     assert!(markdown.contains(&line) && markdown.contains("workers are simulated"), "{markdown}");
+}
+
+#[tokio::test]
+async fn a_system_that_answers_nothing_is_never_the_best_for_its_cost() {
+    let gym = Gym::new().await;
+    // The voter alone has no results to judge.
+    let report = report(&gym.eval(&["--system", "silent=direct:worker-b", "--json"]).await);
+    let silent = row(&report, "silent");
+    assert_eq!((&silent["right"], &silent["is_best_for_its_cost"]), (&0.into(), &false.into()));
 }
 
 #[tokio::test]

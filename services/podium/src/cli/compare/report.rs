@@ -52,7 +52,7 @@ struct Row<'a> {
     usd_per_thousand: f64,
     latency_ms_p50: u64,
     latency_ms_p95: u64,
-    /// Whether no other system is at least as accurate for less, or more accurate for the same.
+    /// Whether it answers some question, and no other system is at least as accurate for less, or more accurate for the same.
     is_best_for_its_cost: bool,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Report<'a> {
                     || (other.right > row.right && others_cost <= cost)
             })
         };
-        let are_best: Vec<bool> = rows.iter().map(|row| !is_beaten(row)).collect();
+        let are_best: Vec<bool> = rows.iter().map(|row| row.right > 0 && !is_beaten(row)).collect();
         let rows = rows.into_iter().zip(are_best);
         let tags: BTreeSet<&str> =
             questions.items.iter().flat_map(|item| item.tags.iter().map(String::as_str)).collect();
@@ -194,7 +194,7 @@ impl<'a> Report<'a> {
         }
         writeln!(
             out,
-            "\nCalls, tokens and costs are means of a question and include planning. Intervals of accuracies: Wilson. Comparisons are paired: the difference in percentage points with its 95 % interval, questions won and lost, and the p-value of McNemar's exact test."
+            "\nCalls, tokens and costs are means of a question. Tokens and costs include planning; calls are those of workers. Intervals of accuracies: Wilson. Comparisons are paired: the difference in percentage points with its 95 % interval, questions won and lost, and the p-value of McNemar's exact test."
         )?;
         if self.best_worker.is_some() {
             writeln!(out, "The best single worker was chosen on these questions, so it is flattered.")?;
