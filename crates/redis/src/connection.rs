@@ -93,7 +93,8 @@ fn manage(client: &Client, answer_max: Duration) -> RedisResult<ConnectionManage
     let config = ConnectionManagerConfig::new()
         .set_number_of_retries(0)
         .set_connection_timeout(Some(answer_max))
-        .set_response_timeout(Some(answer_max));
+        // The callers' own limit ends first, so an answer that is late never looks like a connection that failed.
+        .set_response_timeout(Some(answer_max * 2));
     ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 

@@ -55,6 +55,11 @@ impl Failure {
         !matches!(self, Self::Refused { .. })
     }
 
+    /// Whether another server may answer next, or the same one without its data. After an answer that is merely late, it has its data.
+    pub(crate) fn may_lose_data(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NotServing { .. })
+    }
+
     /// Whether the connection works, so that only a new one can lead to another answer: from another server, or after a handshake
     /// that succeeds. The connection manager reconnects only after failures of the connection.
     pub(crate) fn needs_new_connection(&self) -> bool {

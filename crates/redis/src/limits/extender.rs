@@ -1,6 +1,7 @@
 //! The task of a process that extends and releases its leases in Redis.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -15,9 +16,18 @@ use crate::limits::redis_state::State;
 /// did not receive the last ones, and Redis drops a lease that was not named for five times its time.
 pub(crate) const EACH_EVERY: u32 = 8;
 
+/// Most leases that one call names. Redis executes nothing else during a script, and the call must end in time.
+const NAMED_MAX: usize = 500;
+
+/// Most permits that one call settles.
+const SETTLED_MAX: usize = 1_000;
+
 /// Keeps the leases of one [`RedisLimiter`](crate::limits::RedisLimiter): tells Redis that the process is alive while it holds leases,
 /// settles dropped ones, registers the process among those that share the limits, and connects again after Redis was unreachable. A
 /// limiter without its extender treats Redis as unreachable.
+///
+/// Leases are named in portions, each in a call with a time limit of its own, and only those that Redis may not know. A call that is
+/// late therefore costs one portion, and a process with many leases does not keep a slow Redis busy with their names.
 #[must_use = "without its extender a limiter treats Redis as unreachable"]
 pub struct Extender {
     shared: Arc<Shared>,
@@ -37,11 +47,11 @@ impl Extender {
     }
 
     /// Runs until `stop`, then settles the permits dropped so far and unregisters the process. Stop it after all holders of permits:
-    /// leases that are dropped later have to expire. It ends within the time limit of two calls to Redis.
+    /// leases that are dropped later have to expire. If Redis does not answer, it ends within the time limit of two calls.
     pub async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.shared.clock);
         let mut beat = clock.sleep(Duration::ZERO);
-        let (mut extends, mut beats) = (true, 0_u32);
+        let (mut extends, mut beats) = (true, 1_u32);
         loop {
             let woken = tokio::select! {
                 biased;
@@ -51,8 +61,12 @@ impl Extender {
             };
             match woken {
                 Woken::Beat => {
-                    let each = beats.is_multiple_of(EACH_EVERY) || !self.shared.state.is_shared();
-                    beats = if self.keep(each).await { beats.wrapping_add(1) } else { 0 };
+                    if beats.is_multiple_of(EACH_EVERY) {
+                        self.shared.may_have_lost.store(true, Ordering::Relaxed);
+                    }
+                    if self.keep().await {
+                        beats = beats.wrapping_add(1);
+                    }
                 }
                 Woken::Call => self.give_back().await,
             }
@@ -80,31 +94,58 @@ impl Extender {
         if !self.shared.state.is_shared() {
             return;
         }
-        let batches = self.shared.leases.take_ended();
-        if batches.is_empty() {
-            return;
-        }
-        match self.shared.link.settle(&self.shared.leases, &batches).await {
-            Ok(()) => self.reached(),
-            Err(failure) => self.failed(batches, &failure),
+        if let Err(failure) = self.settle().await {
+            self.failed(&failure);
         }
     }
 
-    /// Keeps the leases and returns whether Redis answered. Batches that failed are sent again later.
-    async fn keep(&self, each: bool) -> bool {
-        let shared = &self.shared;
-        let batches = shared.leases.take_everything();
-        match shared.link.keep(&shared.leases, &batches, each).await {
-            Ok(membership) => {
-                if let Some(membership) = membership {
-                    shared.members.saw(membership);
-                }
-                self.reached();
-                true
+    /// Keeps the leases and returns whether Redis answered every call.
+    async fn keep(&self) -> bool {
+        let kept = self.try_keep().await;
+        match &kept {
+            Ok(()) => self.reached(),
+            Err(failure) => self.failed(failure),
+        }
+        kept.is_ok()
+    }
+
+    async fn try_keep(&self) -> Result<(), Failure> {
+        let Shared { leases, link, members, may_have_lost, .. } = &*self.shared;
+        let beat = link.beat(leases, &leases.holding()).await?;
+        let lost_all = may_have_lost.swap(false, Ordering::Relaxed);
+        leases.doubt(|keys| lost_all || beat.lost.contains(keys.alive_key()));
+        self.settle().await?;
+        loop {
+            let batches = leases.to_name(NAMED_MAX);
+            if !batches.is_empty() {
+                link.name(leases, &batches).await?;
+                leases.named(&batches);
             }
-            Err(failure) => {
-                self.failed(batches, &failure);
-                false
+            if count(&batches) < NAMED_MAX {
+                break;
+            }
+        }
+        if let Some(membership) = beat.membership {
+            members.saw(membership);
+        }
+        Ok(())
+    }
+
+    /// Settles the leases that have ended. What failed is settled later.
+    async fn settle(&self) -> Result<(), Failure> {
+        let Shared { leases, link, .. } = &*self.shared;
+        loop {
+            let batches = leases.take_ended(SETTLED_MAX);
+            let taken = count(&batches);
+            if taken > 0
+                && let Err(failure) = link.settle(leases, &batches).await
+            {
+                leases.put_back(batches);
+                return Err(failure);
+            }
+            // Leases that ended meanwhile wait for the next time, or a steady flow of them would hold up the names.
+            if taken < SETTLED_MAX {
+                return Ok(());
             }
         }
     }
@@ -115,13 +156,16 @@ impl Extender {
         }
     }
 
-    fn failed(&self, batches: Vec<Batch>, failure: &Failure) {
-        self.shared.leases.put_back(batches);
+    fn failed(&self, failure: &Failure) {
         if failure.needs_new_connection() {
             self.shared.link.connect_anew();
         }
         self.shared.lose(failure);
     }
+}
+
+fn count<T>(batches: &[Batch<T>]) -> usize {
+    batches.iter().map(|batch| batch.leases.len()).sum()
 }
 
 impl Drop for Extender {

@@ -1,7 +1,6 @@
 //! The leases of this process: those that are held, and those that ended and are not settled in Redis yet.
 
 use std::collections::{BTreeMap, HashMap};
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use podium_domain::limits::{Ask, Drawn, Granted, Refusal, Settled, Share, TokenEstimate};
@@ -43,10 +42,14 @@ struct Calls {
     ended: Vec<Ended>,
 }
 
-/// Where a lease may be known.
+/// Where a lease is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
+    /// Redis was never told.
     Here,
+    /// Redis may know it, and has to be told.
+    PerhapsRedis,
+    /// Redis was told and answered.
     Redis,
 }
 
@@ -57,12 +60,11 @@ pub(crate) struct Ended {
     pub(crate) settled: Settled,
 }
 
-/// The updates of one worker to send to Redis.
+/// Leases of one worker: the ended ones to settle, or the numbers of held ones to name.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct Batch<T> {
     pub(crate) keys: Arc<WorkerKeys>,
-    pub(crate) held: Vec<u64>,
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) leases: Vec<T>,
 }
 
 impl Leases {
@@ -120,44 +122,80 @@ impl Leases {
         self.woken.notify_one();
     }
 
-    /// Takes all ended leases, and lists all held ones. From now on, Redis may know these.
-    pub(crate) fn take_everything(&self) -> Vec<Batch> {
+    /// The workers of which this process holds leases.
+    pub(crate) fn holding(&self) -> Vec<Arc<WorkerKeys>> {
+        let table = self.lock();
+        let holding = table.workers.values().filter(|calls| !calls.held.is_empty());
+        holding.map(|calls| Arc::clone(&calls.keys)).collect()
+    }
+
+    /// Takes leases that ended, at most `most`.
+    pub(crate) fn take_ended(&self, most: usize) -> Vec<Batch<Ended>> {
         let mut table = self.lock();
-        for known in table.workers.values_mut().flat_map(|calls| calls.held.values_mut()) {
-            *known = Known::Redis;
+        let (mut batches, mut left) = (Vec::new(), most);
+        for calls in table.workers.values_mut() {
+            let leases: Vec<Ended> = calls.ended.drain(..left.min(calls.ended.len())).collect();
+            if !leases.is_empty() {
+                left -= leases.len();
+                batches.push(Batch { keys: Arc::clone(&calls.keys), leases });
+            }
         }
-        table.take(|calls| calls.held.keys().copied().collect())
+        table.ended -= most - left;
+        table.workers.retain(|_, calls| !calls.held.is_empty() || !calls.ended.is_empty());
+        batches
     }
 
-    /// Takes all leases that ended.
-    pub(crate) fn take_ended(&self) -> Vec<Batch> {
-        self.lock().take(|_| Vec::new())
-    }
-
-    /// Returns batches that Redis may not have received.
-    pub(crate) fn put_back(&self, batches: Vec<Batch>) {
+    /// Returns ended leases that Redis may not have received.
+    pub(crate) fn put_back(&self, batches: Vec<Batch<Ended>>) {
         let mut table = self.lock();
         for batch in batches {
-            for ended in batch.ended {
+            for ended in batch.leases {
                 table.end(&batch.keys, &ended);
+            }
+        }
+    }
+
+    /// Redis may have lost the held leases of these workers: it has to be told again.
+    pub(crate) fn doubt(&self, of: impl Fn(&WorkerKeys) -> bool) {
+        let mut table = self.lock();
+        let doubted = table.workers.values_mut().filter(|calls| of(&calls.keys));
+        for known in doubted.flat_map(|calls| calls.held.values_mut()) {
+            *known = if *known == Known::Here { Known::Here } else { Known::PerhapsRedis };
+        }
+    }
+
+    /// Lists held leases that Redis has to be told of, at most `most`. From now on, Redis may know these.
+    pub(crate) fn to_name(&self, most: usize) -> Vec<Batch<u64>> {
+        let mut table = self.lock();
+        let (mut batches, mut left) = (Vec::new(), most);
+        for calls in table.workers.values_mut() {
+            let unknown = calls.held.iter_mut().filter(|(_, known)| **known != Known::Redis).take(left);
+            let name = |(number, known): (&u64, &mut Known)| {
+                *known = Known::PerhapsRedis;
+                *number
+            };
+            let leases: Vec<u64> = unknown.map(name).collect();
+            if !leases.is_empty() {
+                left -= leases.len();
+                batches.push(Batch { keys: Arc::clone(&calls.keys), leases });
+            }
+        }
+        batches
+    }
+
+    /// Redis knows these leases now.
+    pub(crate) fn named(&self, batches: &[Batch<u64>]) {
+        let mut table = self.lock();
+        for Batch { keys, leases } in batches {
+            let Some(calls) = table.workers.get_mut(keys.name()) else { continue };
+            for number in leases {
+                calls.held.entry(*number).and_modify(|known| *known = Known::Redis);
             }
         }
     }
 }
 
 impl Table {
-    fn take(&mut self, held: impl Fn(&Calls) -> Vec<u64>) -> Vec<Batch> {
-        let batch = |calls: &mut Calls| Batch {
-            keys: Arc::clone(&calls.keys),
-            held: held(calls),
-            ended: mem::take(&mut calls.ended),
-        };
-        let batches: Vec<_> = self.workers.values_mut().map(batch).collect();
-        self.ended = 0;
-        self.workers.retain(|_, calls| !calls.held.is_empty());
-        batches.into_iter().filter(|batch| !batch.held.is_empty() || !batch.ended.is_empty()).collect()
-    }
-
     fn end(&mut self, keys: &Arc<WorkerKeys>, ended: &Ended) {
         if self.ended < ENDED_MAX {
             self.ended += 1;
@@ -263,7 +301,7 @@ impl Lease {
         match asked {
             Ok(counted) => {
                 self.counted = Some(counted);
-                let known = if self.stage == Stage::Asked { Known::Redis } else { Known::Here };
+                let known = if self.stage == Stage::Asked { Known::PerhapsRedis } else { Known::Here };
                 self.stage = Stage::HeldHere;
                 table.calls(&self.keys).held.insert(self.number, known);
                 Ok(Box::new(self))
@@ -315,9 +353,9 @@ impl Drop for Lease {
         }
         let known = match self.stage {
             Stage::Held | Stage::HeldHere => table.release(&self.keys, self.number),
-            Stage::Asked | Stage::Prepared => Some(Known::Redis),
+            Stage::Asked | Stage::Prepared => Some(Known::PerhapsRedis),
         };
-        if known == Some(Known::Redis) {
+        if known.is_some_and(|known| known != Known::Here) {
             table.end(&self.keys, &Ended { number: self.number, settled: self.settled });
             drop(table);
             self.leases.wake();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use podium_domain::limits::{Ask, Drawn, Refusal, Share, scatter};
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) leases: Arc<Leases>,
     pub(crate) members: Members,
     pub(crate) state: StateCell,
+    /// Whether Redis may have lost leases, so that the extender has to name them all.
+    pub(crate) may_have_lost: AtomicBool,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -59,7 +62,8 @@ impl RedisLimiter {
         let members = Members::default();
         let state = StateCell::new(state_without_redis(options.away, &members));
         let leases = Leases::new(instance, Arc::clone(&clock));
-        let shared = Arc::new(Shared { options, link, leases, members, state, clock });
+        let may_have_lost = AtomicBool::new(false);
+        let shared = Arc::new(Shared { options, link, leases, members, state, may_have_lost, clock });
         let limiter = Self { shared: Arc::clone(&shared), batches: Arc::default() };
         Ok((limiter, Extender::new(shared)))
     }
@@ -137,6 +141,9 @@ impl Limiter for RedisLimiter {
 impl Shared {
     /// Records that Redis is unreachable: logs it once and wakes the extender, which tries to reach it.
     pub(crate) fn lose(&self, failure: &Failure) {
+        if failure.may_lose_data() {
+            self.may_have_lost.store(true, Ordering::Relaxed);
+        }
         if self.set_unreachable() {
             warn!(
                 server = self.link.server(),

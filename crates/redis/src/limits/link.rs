@@ -1,6 +1,7 @@
 //! The calls of the limiter to Redis. Each has a time limit.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use podium_domain::limits::{Drawn, Granted as GrantedCall, Refusal, Settled};
 use podium_ports::limiter::RefusalReason;
@@ -16,9 +17,6 @@ use crate::limits::members::Membership;
 use crate::limits::options::{OpenError, Options};
 use crate::limits::script::{Acquired, AskedCall, Scripts, Times};
 
-/// Most leases of one script call; Redis executes nothing else during the call.
-const LEASES_PER_CALL_MAX: usize = 500;
-
 /// Most permits that one script call settles.
 const SETTLED_PER_CALL_MAX: usize = 100;
 
@@ -28,6 +26,14 @@ struct Answers {
     values: Vec<Option<u64>>,
     /// Whether Redis did not know the scripts.
     had_to_load: bool,
+}
+
+/// The answer to the sign of life of a process.
+pub(crate) struct Beat {
+    /// `None` if Redis rejected the registration.
+    pub(crate) membership: Option<Membership>,
+    /// The [`WorkerKeys::alive_key`]s where the process did not count as alive: Redis may have lost its leases there.
+    pub(crate) lost: BTreeSet<String>,
 }
 
 /// The decision on one call.
@@ -91,45 +97,46 @@ impl Link {
     }
 
     /// Settles ended leases.
-    pub(crate) async fn settle(&self, leases: &Leases, batches: &[Batch]) -> Result<(), Failure> {
+    pub(crate) async fn settle(&self, leases: &Leases, batches: &[Batch<Ended>]) -> Result<(), Failure> {
         let mut pipeline = Pipeline::new();
-        self.add_ended(&mut pipeline, leases, batches);
+        for batch in batches {
+            for ended in batch.leases.chunks(SETTLED_PER_CALL_MAX) {
+                let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
+                let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
+                pipeline.add_command(self.scripts.settle_command(&batch.keys, self.times, &ended));
+            }
+        }
         self.answers(pipeline).await.map(drop)
     }
 
-    /// Tells each vendor's scopes where this process holds leases that the process is alive, settles ended leases, and registers the
-    /// process among those that share the limits; returns its membership. Where Redis did not know that the process is alive, and
-    /// with `each` everywhere, it also names all held leases: Redis may have lost them.
-    pub(crate) async fn keep(
-        &self,
-        leases: &Leases,
-        batches: &[Batch],
-        each: bool,
-    ) -> Result<Option<Membership>, Failure> {
+    /// Names held leases: extends those that Redis knows and restores the others.
+    pub(crate) async fn name(&self, leases: &Leases, batches: &[Batch<u64>]) -> Result<(), Failure> {
+        let mut pipeline = Pipeline::new();
+        for batch in batches {
+            let ids: Vec<String> = batch.leases.iter().map(|number| leases.id(*number)).collect();
+            for calls in batch.keys.calls() {
+                pipeline.add_command(self.scripts.keep_command(&calls, self.times, &ids));
+            }
+        }
+        self.answers(pipeline).await.map(drop)
+    }
+
+    /// Tells the scopes of these workers that the process is alive, and registers it among those that share the limits.
+    pub(crate) async fn beat(&self, leases: &Leases, holding: &[Arc<WorkerKeys>]) -> Result<Beat, Failure> {
         let Times { lease_ttl, member_ttl, .. } = self.times;
         let instance = leases.instance();
-        let holding = batches.iter().filter(|batch| !batch.held.is_empty());
-        let alive: BTreeSet<_> = holding.map(|batch| batch.keys.alive_key()).collect();
+        let alive: BTreeSet<_> = holding.iter().map(|keys| keys.alive_key()).collect();
         let mut pipeline = Pipeline::new();
         for key in &alive {
             pipeline.add_command(self.scripts.alive_command(key, lease_ttl, &instance));
         }
-        self.add_ended(&mut pipeline, leases, batches);
         pipeline.add_command(self.scripts.join_command(&self.members_key, member_ttl, &instance));
         let Answers { values, had_to_load } = self.answers(pipeline).await?;
         // After the scripts were loaded, these are the answers to a repetition.
-        let each = each || had_to_load;
+        let is_lost = |value: &Option<u64>| had_to_load || *value != Some(1);
         let answered = alive.iter().zip(&values);
-        let known: BTreeSet<_> =
-            answered.filter(|(_, value)| **value == Some(1)).map(|(key, _)| *key).collect();
-        let mut pipeline = Pipeline::new();
-        for batch in batches.iter().filter(|batch| each || !known.contains(batch.keys.alive_key())) {
-            self.add_held(&mut pipeline, leases, batch);
-        }
-        if !pipeline.is_empty() {
-            self.answers(pipeline).await?;
-        }
-        Ok(values.last().copied().flatten().map(membership))
+        let lost = answered.filter(|(_, value)| is_lost(value)).map(|(key, _)| (*key).to_owned()).collect();
+        Ok(Beat { membership: values.last().copied().flatten().map(membership), lost })
     }
 
     /// Runs the pipeline. A command that Redis rejects is logged and has no answer: it must not stop the others.
@@ -161,26 +168,6 @@ impl Link {
     /// Drops the connection; the next call makes a new one.
     pub(crate) fn connect_anew(&self) {
         self.connection.reconnect();
-    }
-
-    fn add_held(&self, pipeline: &mut Pipeline, leases: &Leases, batch: &Batch) {
-        for held in batch.held.chunks(LEASES_PER_CALL_MAX) {
-            let ids: Vec<String> = held.iter().map(|number| leases.id(*number)).collect();
-            for calls in batch.keys.calls() {
-                let keys = [calls.as_str(), batch.keys.alive_key()];
-                pipeline.add_command(self.scripts.keep_command(keys, self.times, &ids));
-            }
-        }
-    }
-
-    fn add_ended(&self, pipeline: &mut Pipeline, leases: &Leases, batches: &[Batch]) {
-        for batch in batches {
-            for ended in batch.ended.chunks(SETTLED_PER_CALL_MAX) {
-                let with_id = |Ended { number, settled }: &Ended| (leases.id(*number), *settled);
-                let ended: Vec<(String, Settled)> = ended.iter().map(with_id).collect();
-                pipeline.add_command(self.scripts.settle_command(&batch.keys, self.times, &ended));
-            }
-        }
     }
 
     /// Runs the acquiring script. If Redis does not know the script, loads it and runs it again.

@@ -49,17 +49,17 @@ impl Scripts {
         Self {
             acquire: script(include_str!("script/acquire.lua")),
             alive: Script::new(&format!("{clock}\n{}", include_str!("script/alive.lua"))),
-            keep: Script::new(&format!("{clock}\n{calls}\n{}", include_str!("script/keep.lua"))),
+            keep: Script::new(&format!("{clock}\n{}", include_str!("script/keep.lua"))),
             join: Script::new(&format!("{clock}\n{}", include_str!("script/join.lua"))),
             settle: script(include_str!("script/settle.lua")),
         }
     }
 
     /// The keeping script as a command for a pipeline. Redis rejects it with `NOSCRIPT` until the script is loaded.
-    pub(crate) fn keep_command(&self, [calls, alive]: [&str; 2], times: Times, held: &[String]) -> Cmd {
+    pub(crate) fn keep_command(&self, calls: &str, times: Times, held: &[String]) -> Cmd {
         let Times { lease_ttl, kept, .. } = times;
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.keep.get_hash()).arg(2).arg(calls).arg(alive);
+        command.arg(self.keep.get_hash()).arg(1).arg(calls);
         command.arg(milliseconds(lease_ttl)).arg(milliseconds(kept)).arg(held);
         command
     }

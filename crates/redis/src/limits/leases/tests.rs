@@ -41,24 +41,31 @@ fn here(lease: Lease) -> Result<Box<dyn Permit>, Refusal> {
     lease.hold_here(Share::Fixed(0.2), &AN_ASK)
 }
 
-/// The leases that are held and those that ended.
-fn numbers(batches: &[Batch]) -> Vec<(Vec<u64>, Vec<u64>)> {
-    let numbers = batches
-        .iter()
-        .map(|batch| (batch.held.clone(), batch.ended.iter().map(|ended| ended.number).collect()));
-    numbers.collect()
+const ALL: usize = usize::MAX;
+
+/// The numbers of the leases that ended, at most `most`.
+fn ended(leases: &Leases, most: usize) -> Vec<u64> {
+    let batches = leases.take_ended(most);
+    batches.iter().flat_map(|batch| batch.leases.iter().map(|ended| ended.number)).collect()
+}
+
+/// The numbers of the leases to name, at most `most`.
+fn to_name(leases: &Leases, most: usize) -> Vec<u64> {
+    leases.to_name(most).into_iter().flat_map(|batch| batch.leases).collect()
 }
 
 #[test]
 fn a_dropped_permit_is_settled_once() {
     let leases = leases();
     let (first, second) = (granted(&leases), granted(&leases));
-    assert!(leases.take_ended().is_empty());
+    assert!(leases.take_ended(ALL).is_empty());
     drop(first);
-    assert_eq!(numbers(&leases.take_everything()), [(vec![2], vec![1])]);
-    assert_eq!(numbers(&leases.take_everything()), [(vec![2], vec![])]);
+    assert_eq!(ended(&leases, ALL), [1]);
+    assert!(leases.take_ended(ALL).is_empty());
+    assert_eq!(leases.holding().len(), 1);
     drop(second);
-    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![2])]);
+    assert!(leases.holding().is_empty());
+    assert_eq!(ended(&leases, ALL), [2]);
     assert!(leases.lock().workers.is_empty(), "nothing is left behind");
 }
 
@@ -69,8 +76,8 @@ fn a_permit_is_settled_with_the_outcome_of_its_call() {
     let settlement = Settlement { usage: Some(usage), ..Settlement::of(Outcome::Answered) };
     granted(&leases).settle(settlement);
     drop(granted(&leases));
-    let batches = leases.take_ended();
-    let settled: Vec<_> = batches[0].ended.iter().map(|ended| ended.settled).collect();
+    let batches = leases.take_ended(ALL);
+    let settled: Vec<_> = batches[0].leases.iter().map(|ended| ended.settled).collect();
     assert_eq!(settled[0].settlement, settlement);
     let correction = |settled: Settled| settled.correction().map(|amount| format!("{amount:+}"));
     assert_eq!(correction(settled[0]), ["+0", "-7", "-1", "-6"]);
@@ -81,10 +88,14 @@ fn a_permit_is_settled_with_the_outcome_of_its_call() {
 #[test]
 fn batches_that_redis_did_not_receive_are_sent_later() {
     let leases = leases();
-    drop(granted(&leases));
-    let batches = leases.take_ended();
+    drop((granted(&leases), granted(&leases), granted(&leases)));
+    let batches = leases.take_ended(2);
+    assert_eq!(ended(&leases, ALL), [3]);
     leases.put_back(batches);
-    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![1])]);
+    assert_eq!(ended(&leases, 1), [1]);
+    assert_eq!(ended(&leases, ALL), [2]);
+    assert!(leases.lock().workers.is_empty(), "nothing is left behind");
+    assert_eq!(leases.lock().ended, 0);
 }
 
 #[test]
@@ -95,17 +106,38 @@ fn a_lease_is_settled_if_redis_may_know_of_it() {
     refused.asked();
     refused.refused();
     drop(here(a_lease(&leases)).unwrap());
-    assert!(leases.take_ended().is_empty(), "Redis knows no lease");
+    assert!(leases.take_ended(ALL).is_empty(), "Redis knows no lease");
 
     let mut given_up = a_lease(&leases);
     given_up.asked();
     drop(given_up);
-    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![4])]);
+    assert_eq!(ended(&leases, ALL), [4]);
 
     let local = here(a_lease(&leases)).unwrap();
-    assert_eq!(numbers(&leases.take_everything()), [(vec![5], vec![])]);
+    assert_eq!(to_name(&leases, ALL), [5]);
     drop(local);
-    assert_eq!(numbers(&leases.take_ended()), [(vec![], vec![5])]);
+    assert_eq!(ended(&leases, ALL), [5]);
+}
+
+#[test]
+fn only_leases_that_redis_may_not_know_are_named() {
+    let leases = leases();
+    let _held: Vec<_> = (0..3).map(|_| granted(&leases)).collect();
+    assert!(to_name(&leases, ALL).is_empty(), "Redis granted them");
+    let _local = here(leases.prepare(keys(1, 5), TokenEstimate::default())).unwrap();
+    assert_eq!(to_name(&leases, ALL), [4]);
+    assert_eq!(to_name(&leases, ALL), [4], "the first call may have failed");
+
+    let doubted = keys(0, 10);
+    leases.doubt(|keys| keys.name() == doubted.name());
+    let first = leases.to_name(2);
+    leases.named(&first);
+    let second = leases.to_name(ALL);
+    leases.named(&second);
+    let mut named: Vec<u64> = [first, second].into_iter().flatten().flat_map(|batch| batch.leases).collect();
+    named.sort_unstable();
+    assert_eq!(named, [1, 2, 3, 4], "each once");
+    assert!(to_name(&leases, ALL).is_empty());
 }
 
 #[test]
@@ -175,6 +207,6 @@ fn leases_that_wait_to_be_settled_are_bounded() {
     for _ in 0..=ENDED_MAX {
         drop(granted(&leases));
     }
-    let waiting: usize = leases.take_ended().iter().map(|batch| batch.ended.len()).sum();
+    let waiting: usize = leases.take_ended(ALL).iter().map(|batch| batch.leases.len()).sum();
     assert_eq!(waiting, ENDED_MAX);
 }

@@ -449,7 +449,7 @@ async fn a_killed_process_frees_all_its_permits_within_one_lease() {
         let mut says = subject.scripts.alive_command(&alive, subject.times.lease_ttl, "killed");
         beats.add_command(says.arg(subject.now).clone());
         if beat % EACH_EVERY == 0 {
-            let mut keeps = subject.scripts.keep_command([&calls, &alive], subject.times, &held);
+            let mut keeps = subject.scripts.keep_command(&calls, subject.times, &held);
             beats.add_command(keeps.arg(subject.now).clone());
         }
         let _: Vec<Value> = beats.query_async(&mut connection).await.unwrap();

@@ -191,3 +191,45 @@ async fn a_redis_that_becomes_a_replica_counts_as_unreachable() {
     let () = onlooker.say("REPLICAOF NO ONE").await;
     process.wait_for(State::Shared).await;
 }
+
+/// A slow Redis would only be slower if every process named all its leases again after each late answer.
+#[tokio::test]
+async fn a_late_answer_does_not_name_all_leases_again() {
+    const LEASES: u32 = 50;
+    let redis = Redis::start().await.unwrap();
+    let impatient =
+        Options { answer_max: Duration::from_millis(300), extend_every: Duration::from_mins(1), ..options() };
+    let (process, worker) = (Process::start(1, &redis, impatient).await, a_worker(LEASES + 1));
+    let mut held = Vec::new();
+    for _ in 0..LEASES {
+        held.push(process.must_grant(&worker).await);
+    }
+    let mut onlooker = Onlooker::of(&redis).await;
+    // The first time, Redis does not know yet that the process is alive.
+    for _ in 0..2 {
+        let () = onlooker.say("CONFIG RESETSTAT").await;
+        redis.freeze();
+        process.must_refuse(&worker).await;
+        process.wait_for(State::Holding).await;
+        redis.thaw();
+        process.wait_for(State::Shared).await;
+    }
+    let named = onlooker.calls("zadd").await;
+    assert!(named < u64::from(LEASES), "{named} updates for {LEASES} leases that Redis knows");
+    assert_eq!(onlooker.leases().await, LEASES, "the call that was refused is settled");
+}
+
+#[tokio::test]
+async fn all_leases_are_restored_if_redis_lost_its_data() {
+    const LEASES: u32 = 1_300;
+    let mut redis = Redis::start().await.unwrap();
+    let (process, worker) = (Process::start(1, &redis, options()).await, a_worker(LEASES + 1));
+    let asked = join_all((0..LEASES).map(|_| process.ask(&worker))).await;
+    let held: Vec<_> = asked.into_iter().filter_map(Result::unwrap).collect();
+    redis.kill().await;
+    process.wait_for(State::Holding).await;
+    redis.start_again().await.unwrap();
+    process.wait_for(State::Shared).await;
+    assert_eq!(Onlooker::of(&redis).await.leases().await as usize, held.len(), "more than one portion");
+    assert!(held.len() > 1_000);
+}
