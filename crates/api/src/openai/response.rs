@@ -144,7 +144,6 @@ pub(super) struct PromptDetails {
     cache_write_tokens: u64,
     orchestration_input_tokens: u64,
     orchestration_input_cached_tokens: u64,
-    #[serde(skip_serializing_if = "is_zero")]
     step_cache_input_tokens: u64,
 }
 
@@ -438,6 +437,7 @@ mod tests {
     #[test]
     fn a_stream_opens_with_the_role() {
         let opening = read(&completion().opening(false));
+                "cache_write_tokens": 0,
         assert_eq!(opening["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
         assert_eq!(opening["choices"][0]["finish_reason"], Value::Null);
     }

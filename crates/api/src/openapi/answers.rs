@@ -118,7 +118,10 @@ fn podium() -> Value {
         ("degraded", flag()),
         ("refused", flag()),
     ]);
-    with(object, &[("replanned_because", failure()), ("tools_left_out", array(&text()))])
+    with(
+        object,
+        &[("replanned_because", failure()), ("tools_left_out", array(&text())), ("error_code", text())],
+    )
 }
 
 fn failure() -> Value {
@@ -129,10 +132,11 @@ fn failure() -> Value {
 fn usage(prompt: &str, answer: &str) -> Value {
     let of_prompt = members(&[
         ("cached_tokens", count()),
+        ("cache_write_tokens", count()),
         ("orchestration_input_tokens", count()),
         ("orchestration_input_cached_tokens", count()),
     ]);
-    let of_prompt = with(of_prompt, &[("cache_write_tokens", count()), ("step_cache_input_tokens", count())]);
+    let of_prompt = with(of_prompt, &[("step_cache_input_tokens", count())]);
     let of_answer = members(&[("reasoning_tokens", count()), ("orchestration_output_tokens", count())]);
     let of_answer = with(of_answer, &[("step_cache_output_tokens", count())]);
     members(&[
@@ -270,8 +274,9 @@ fn item() -> Value {
 }
 
 fn compaction() -> Value {
-    let item =
+    let summary =
         members(&[("type", json!({"const": "compaction"})), ("id", text()), ("encrypted_content", text())]);
+    let item = json!({"anyOf": [reference("Item"), summary]});
     members(&[
         ("id", text()),
         ("object", json!({"const": "response.compaction"})),

@@ -12,6 +12,8 @@ use podium_domain::stops::{STOP_BYTES_MAX, STOPS_MAX};
 use podium_domain::tools::{TOOL_NAME_CHARS_MAX, TOOLS_MAX};
 use serde_json::{Map, Value, json};
 
+use crate::openai::CONTEXT_RULES_MAX;
+
 #[cfg(test)]
 mod tests;
 
@@ -51,7 +53,15 @@ pub(super) fn of_responses(name: &str) -> Option<Value> {
         "text" => maybe(&reference("TextOptions")),
         "reasoning" => maybe(&reference("ReasoningOptions")),
         "stream_options" => maybe(&object(&[("include_obfuscation", flag())], &[])),
-        "conversation" => maybe(&either(&[text(), object(&[("id", text())], &["id"])])),
+        "context_management" => {
+            let threshold = json!({"type": ["integer", "null"], "minimum": 1, "maximum": u32::MAX});
+            let rule = [("type", json!({"const": "compaction"})), ("compact_threshold", threshold)];
+            maybe(&list(&object(&rule, &["type"]), CONTEXT_RULES_MAX))
+        }
+        "conversation" => {
+            let id = json!({"type": "string", "pattern": "^conv_"});
+            maybe(&either(&[id.clone(), object(&[("id", id)], &["id"])]))
+        }
         "podium" => maybe(&reference("PodiumOptions")),
         _ => return None,
     })

@@ -139,7 +139,9 @@ async fn a_failed_run_is_an_error_or_a_failed_response() {
     let last = events.last().unwrap();
     assert_eq!((last.name.as_str(), &last.data["response"]["status"]), ("response.failed", &json!("failed")));
     check_response(&last.data["response"]);
-    assert_eq!(last.data["response"]["error"]["code"], "final_step_failed");
+    let response = &last.data["response"];
+    assert_eq!(response["error"]["code"], "server_error", "OpenAI's API has this code");
+    assert_eq!(response["podium"]["error_code"], "final_step_failed");
 }
 
 #[tokio::test]
@@ -157,14 +159,22 @@ async fn a_conversation_is_compacted_and_continued() {
         compacted.1
     );
     assert!(compacted.1["created_at"].is_u64() && compacted.1["usage"]["total_tokens"].is_u64());
-    let item = compacted.1["output"][0].clone();
-    assert_eq!((&item["type"], item["encrypted_content"].is_string()), (&json!("compaction"), true));
-    let next = json!([item, {"role": "user", "content": "when?"}]);
-    let next = ask(&server, json!({"input": next})).await.json();
-    let run = next["id"].as_str().unwrap().strip_prefix("resp_").unwrap().parse().unwrap();
+    let mut next = compacted.1["output"].as_array().unwrap().clone();
+    let types: Vec<_> = next.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["message", "compaction"], "the answers are part of the summary");
+    assert_eq!(next[0]["content"][0]["text"], "launch?");
+    assert!(next[1]["encrypted_content"].is_string());
+    next.push(json!({"role": "user", "content": "when?"}));
+    let made = ask(&server, json!({"input": next})).await.json();
+    let run = made["id"].as_str().unwrap().strip_prefix("resp_").unwrap().parse().unwrap();
     let run = server.ended(run).await;
-    let first = &run.spec().request.conversation.messages()[0];
-    assert!(first.text.ends_with("we launch on Tuesday"), "{first:?}");
+    let [kept, summary, _] = run.spec().request.conversation.messages() else { panic!("{run:?}") };
+    assert_eq!(kept.text, "launch?");
+    assert!(summary.text.ends_with("we launch on Tuesday"), "{summary:?}");
+    let again = json!({"model": "podium-mini", "input": next});
+    let again = server.send("POST /v1/responses/compact", "", &again.to_string()).await.json();
+    let types: Vec<_> = again["output"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(types, ["message", "message", "compaction"], "an earlier summary is part of the new one");
     for (body, param) in [
         (json!({"input": "a"}), "model"),
         (json!({"model": "podium-mini"}), "input"),

@@ -81,7 +81,7 @@ pub(super) struct Body<'a> {
     prompt_cache_retention: Option<&'a str>,
     reasoning: Reasoning<'a>,
     safety_identifier: Option<&'a str>,
-    service_tier: &'static str,
+    service_tier: &'a str,
     store: bool,
     temperature: f32,
     text: Text<'a>,
@@ -135,7 +135,8 @@ impl<'a> Body<'a> {
             prompt_cache_retention: record.prompt_cache_retention.as_deref(),
             reasoning: Reasoning { effort: asked.effort.as_str(), summary: record.summary.as_deref() },
             safety_identifier: record.safety_identifier.as_deref(),
-            service_tier: "default",
+            // Podium has one tier. Clients compare this with the tier that they asked for.
+            service_tier: record.service_tier.as_deref().unwrap_or("default"),
             store: record.is_stored,
             // Without a value, each worker has its own default. The API has no word for that, and 1 is its default.
             temperature: asked.sampling.temperature.unwrap_or(1.0),
@@ -188,6 +189,9 @@ struct PodiumBody<'a> {
     /// The types of the tools that no worker was offered, because Podium does not run them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     tools_left_out: &'a BTreeSet<String>,
+    /// The code of the error, which tells more than `error.code` of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_code: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -324,8 +328,11 @@ impl ResponseWriter {
             output: if is_shown { self.output(run) } else { Vec::new() },
             previous_response_id: previous.map(|id| id.to_string()),
             usage: ended.then(|| ResponseUsage::of(run)),
-            podium: ended
-                .then(|| PodiumBody { run: RunBody::of(run), tools_left_out: record.tool_forms.left_out() }),
+            podium: ended.then(|| PodiumBody {
+                run: RunBody::of(run),
+                tools_left_out: record.tool_forms.left_out(),
+                error_code: failure(run).map(|code| code.mapping().code),
+            }),
             ..Body::of(id, unix_seconds(spec.accepted_at), record, asked)
         }
     }
@@ -364,12 +371,21 @@ fn has_begun(run: &Run) -> bool {
     run.tasks().any(|(_, task)| !task.attempts.is_empty())
 }
 
-/// The error of a run that failed. Its code is that of the same error in a request's response, but for a code that OpenAI has too.
+/// The reason why a run failed.
+fn failure(run: &Run) -> Option<ErrorCode> {
+    match run.state() {
+        RunState::Failed { reason } => Some(ErrorCode::of_failure(reason)),
+        _ => None,
+    }
+}
+
+/// The error of a run that failed, with a code that clients of OpenAI's API know.
 fn error(run: &Run) -> Option<ErrorFields> {
     let RunState::Failed { reason } = run.state() else { return None };
     let code = match ErrorCode::of_failure(reason) {
         ErrorCode::WorkerRateLimited => "rate_limit_exceeded",
-        code => code.mapping().code,
+        code @ (ErrorCode::ContextLengthExceeded | ErrorCode::InsufficientQuota) => code.mapping().code,
+        _ => "server_error",
     };
     Some(ErrorFields { code, message: format!("run {} has no answer: {reason}", run.id()) })
 }

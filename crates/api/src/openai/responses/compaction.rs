@@ -1,18 +1,13 @@
-//! Compaction: a run that summarizes a conversation, and the item that carries the summary into later requests.
+//! Compaction: the task of summarizing a conversation, and the item that carries the summary into later requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use podium_domain::conversation::{Message, Role};
-use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 
-use super::id::{ResponseId, compaction_id};
-use super::usage::ResponseUsage;
 use crate::ApiError;
 use crate::field::Field;
 use crate::json::text_of;
-use crate::openai::unix_seconds;
-use crate::podium_object::RunBody;
 
 /// The request that ends a conversation to be summarized.
 const TASK: &str = "Summarize the conversation so far, so that it can be continued from your summary alone. \
@@ -42,39 +37,9 @@ pub(super) fn message_of(content: &Field<'_>) -> Result<Message, ApiError> {
     Ok(Message::new(Role::Assistant, format!("{TITLE}\n{}", read.podium_summary)))
 }
 
-#[derive(Serialize)]
-struct Body {
-    id: String,
-    object: &'static str,
-    created_at: u64,
-    output: [CompactionItem; 1],
-    usage: ResponseUsage,
-    podium: RunBody,
-}
-
-#[derive(Serialize)]
-struct CompactionItem {
-    r#type: &'static str,
-    id: String,
-    encrypted_content: String,
-}
-
-/// The compacted conversation as JSON; none if the run has no answer.
-pub fn compacted(run: &Run) -> Option<String> {
-    let content = Content { podium_summary: run.answer()?.to_owned() };
-    let item = CompactionItem {
-        r#type: "compaction",
-        id: compaction_id(run.id()),
-        encrypted_content: STANDARD.encode(text_of(&content)),
-    };
-    Some(text_of(&Body {
-        id: ResponseId::of(run).to_string(),
-        object: "response.compaction",
-        created_at: unix_seconds(run.spec().accepted_at),
-        output: [item],
-        usage: ResponseUsage::of(run),
-        podium: RunBody::of(run),
-    }))
+/// The content of the item with this summary.
+pub(super) fn content_of(summary: &str) -> String {
+    STANDARD.encode(text_of(&Content { podium_summary: summary.to_owned() }))
 }
 
 #[cfg(test)]

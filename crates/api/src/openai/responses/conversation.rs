@@ -24,7 +24,7 @@ const ITEMS_MAX: usize = 20;
 const ENTRIES_MAX: usize = 512;
 /// Most bytes of the items that a client stores in a conversation.
 const BYTES_MAX: usize = 1 << 20;
-const PREFIX: &str = "conv_";
+pub(super) const PREFIX: &str = "conv_";
 /// The digits of an id after its prefix.
 const DIGITS: usize = 32;
 

@@ -447,6 +447,19 @@ fn contents(message: &Message) -> Vec<Content<'_>> {
     });
     first.into_iter().chain(parts).collect()
 }
+/// The messages of users, without results of tools.
+pub(super) fn messages_of_users(response: ResponseId, messages: &[Message]) -> Vec<Item<'_>> {
+    let users = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let items = users.map(|(index, message)| Item::Message {
+        id: input_message_id(response, index),
+        status: ItemStatus::Completed,
+        role: message.role.as_str(),
+        content: contents(message),
+        phase: None,
+    });
+    items.filter(|item| matches!(item, Item::Message { content, .. } if !content.is_empty())).collect()
+}
+
 
 fn attachment(attachment: Attachment<'_>) -> Content<'_> {
     let pdf = match attachment {

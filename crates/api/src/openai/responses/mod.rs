@@ -4,6 +4,7 @@
 //! from the stored run, by any process, and its stream can be written again with the same sequence numbers.
 
 mod body;
+mod compacted;
 mod compaction;
 mod conversation;
 mod custom_input;
@@ -21,14 +22,14 @@ mod tools;
 mod usage;
 
 pub use body::{ResponseWriter, removed_response};
-pub use compaction::compacted;
+pub use compacted::compacted;
 pub use conversation::{
     ClientConversation, ConversationItems, conversation_id, is_conversation_id, unknown_conversation,
 };
 pub use id::ResponseId;
 pub(crate) use input::HOSTED_ITEMS;
 pub use items::{ItemOrder, ItemPage};
-pub(crate) use parameters::PARAMETERS as RESPONSE_PARAMETERS;
+pub(crate) use parameters::{CONTEXT_RULES_MAX, PARAMETERS as RESPONSE_PARAMETERS};
 pub use registered::{RegisteredInput, SocketRequest};
 pub(crate) use request::COMPACTION_PARAMETERS;
 pub use request::{ResponseRequest, with_response_names};

@@ -6,8 +6,10 @@ use crate::rule::{Kind, Parameter, Rule, any_object, is_empty, rule_of};
 
 /// Most entries of `include`.
 const INCLUDE_MAX: usize = 32;
+/// Most entries of `context_management`.
+pub(crate) const CONTEXT_RULES_MAX: usize = 8;
 
-const SERVICE_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority"];
+pub(super) const SERVICE_TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority"];
 const NO_PENALTY: &str = "workers set their own penalties, so it must be 0";
 
 /// The parameters.
@@ -38,10 +40,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::read("stream", Kind::Flag),
     Parameter::read("stream_options", Kind::Object),
     Parameter::read("podium", Kind::Object),
-    // There is one service tier. The client's own notes change nothing.
-    Parameter::ignored("service_tier", Kind::OneOf(SERVICE_TIERS), |field| {
-        field.one_of(SERVICE_TIERS).map(drop)
-    }),
+    Parameter::read("service_tier", Kind::OneOf(SERVICE_TIERS)),
+    // The client's own notes change nothing.
     Parameter::ignored("prompt_cache_options", Kind::Object, any_object),
     Parameter::ignored("client_metadata", Kind::Object, any_object),
     Parameter::unsupported("presence_penalty", |value| value.as_f64() == Some(0.0), NO_PENALTY),
@@ -52,11 +52,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "several models write an answer, so it must be 0",
     ),
     Parameter::unsupported("prompt", |_| false, "Podium stores no prompts; send `instructions` and `input`"),
-    Parameter::unsupported(
-        "context_management",
-        is_empty,
-        "Podium drops no part of a conversation; leave it out",
-    ),
+    // A conversation is compacted only by `/v1/responses/compact`.
+    Parameter::ignored("context_management", Kind::Array, context_management),
     Parameter::unsupported("image", is_empty, "Podium makes no images; leave it out"),
     Parameter::unsupported("access_programs", is_empty, "Podium has no access programs; leave it out"),
     Parameter::unsupported("moderation", |_| false, "Podium moderates nothing; leave it out"),
@@ -65,6 +62,17 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
 /// The rule for a parameter; none if the name is unknown.
 pub(super) fn rule(name: &str) -> Option<Rule> {
     rule_of(PARAMETERS, name)
+}
+
+/// When the client wants its conversation to be compacted.
+fn context_management(field: &Field<'_>) -> Result<(), ApiError> {
+    field.array_of(CONTEXT_RULES_MAX)?.try_for_each(|rule| {
+        let members = rule.object()?;
+        rule.only(members, &["type", "compact_threshold"])?;
+        rule.required(members, "type")?.one_of(&["compaction"])?;
+        rule.member(members, "compact_threshold")
+            .map_or(Ok(()), |threshold| threshold.integer(1, u32::MAX).map(drop))
+    })
 }
 
 /// Additional output; returns whether reasoning items shall have content. Log probabilities do not exist here, and the other kinds

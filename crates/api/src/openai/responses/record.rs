@@ -65,6 +65,9 @@ pub(super) struct Record {
     pub(super) prompt_cache_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prompt_cache_retention: Option<String>,
+    /// None for `auto` and without the parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) service_tier: Option<String>,
 }
 
 /// The API of a record.

@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 
 use super::body::{Asked, Body, Moment};
 use super::compaction;
-use super::conversation::ConversationItems;
+use super::conversation::{ConversationItems, PREFIX};
 use super::id::ResponseId;
 use super::input::{InputItem, input, messages_of, unknown_item};
 use super::items::known_items;
-use super::parameters::{include, rule};
+use super::parameters::{SERVICE_TIERS, include, rule};
 use super::record::Record;
 use super::sealed::{self, Turn, TurnKey};
 use super::tools::read_tools;
@@ -316,7 +316,6 @@ struct Draft {
     sealed: Vec<String>,
     store: Option<bool>,
     stream: bool,
-    has_stream_options: bool,
     record: Record,
     /// The object `podium`.
     podium: Option<Value>,
@@ -348,6 +347,10 @@ impl Draft {
             }
             "store" => self.store = Some(field.boolean()?),
             "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
+            "service_tier" => {
+                let tier = field.one_of(SERVICE_TIERS)?;
+                record.service_tier = (tier != "auto").then(|| tier.to_owned());
+            }
             "tools" => read_tools(&mut self.tools, ToolPlace::Parameter, field)?,
             "tool_choice" => self.tools.choice(field)?,
             "parallel_tool_calls" => {
@@ -360,7 +363,7 @@ impl Draft {
             "include" => record.seals = include(field)?,
             "background" => record.background = field.boolean()?,
             "stream" => self.stream = field.boolean()?,
-            "stream_options" => self.has_stream_options = stream_options(field)?,
+            "stream_options" => stream_options(field)?,
             // It changes the bounds of the tier, so it is parsed once the tier is known.
             "podium" => self.podium = Some(field.value.clone()),
             other => return Err(unknown(other)),
@@ -399,9 +402,6 @@ impl Draft {
         let input = self.input.ok_or_else(|| missing("input"))?;
         let invalid =
             |field: &str, message: &str| Err(ApiError::on_field(ErrorCode::InvalidValue, field, message));
-        if self.has_stream_options && !self.stream {
-            return invalid("stream_options", "`stream_options` is allowed only when `stream` is true");
-        }
         let is_stored = self.store.unwrap_or(true);
         if self.record.background && !is_stored {
             return invalid(
@@ -412,7 +412,7 @@ impl Draft {
         if self.record.conversation.is_some() && self.record.previous().is_some() {
             return invalid(
                 "previous_response_id",
-                "`previous_response_id` cannot be combined with `conversation`, which has its earlier responses",
+                "`previous_response_id` and `conversation` are mutually exclusive: a conversation has its earlier responses",
             );
         }
         if self.record.conversation.is_some() && !is_stored {
@@ -456,13 +456,21 @@ pub(super) mod reading {
 
 /// The id of a conversation: a string, or an object with it.
 fn conversation(field: &Field<'_>) -> Result<String, ApiError> {
-    if let Some(id) = field.value.as_str() {
-        return Ok(id.to_owned());
+    if field.value.is_string() {
+        return conversation_id(field);
     }
     let object =
         field.object().map_err(|_| field.must_be("the id of a conversation, or an object with `id`"))?;
     field.only(object, &["id"])?;
-    field.required(object, "id")?.string().map(str::to_owned)
+    conversation_id(&field.required(object, "id")?)
+}
+
+fn conversation_id(field: &Field<'_>) -> Result<String, ApiError> {
+    let id = field.string()?;
+    if !id.starts_with(PREFIX) {
+        return Err(field.must_be(&format!("the id of a conversation, which begins with `{PREFIX}`")));
+    }
+    Ok(id.to_owned())
 }
 
 /// The id of an earlier response.
@@ -475,12 +483,12 @@ fn previous(field: &Field<'_>) -> Result<ResponseId, ApiError> {
     })
 }
 
-fn stream_options(field: &Field<'_>) -> Result<bool, ApiError> {
+/// Options of a stream. They change nothing, so they may accompany a request that is not streamed.
+fn stream_options(field: &Field<'_>) -> Result<(), ApiError> {
     let options = field.object()?;
     // Nothing is added to hide the length of texts.
     field.only(options, &["include_obfuscation"])?;
-    field.member(options, "include_obfuscation").map_or(Ok(()), |flag| flag.boolean().map(drop))?;
-    Ok(true)
+    field.member(options, "include_obfuscation").map_or(Ok(()), |flag| flag.boolean().map(drop))
 }
 
 fn text_format(field: &Field<'_>) -> Result<AnswerForm, ApiError> {

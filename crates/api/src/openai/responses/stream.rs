@@ -83,6 +83,8 @@ struct OfItem<'a> {
 struct OfPart<'a> {
     item_id: &'a str,
     output_index: u32,
+    /// Not part of OpenAI's API. OGX and its clients expect it.
+    response_id: String,
     content_index: u32,
     part: Content<'a>,
 }
@@ -258,7 +260,8 @@ impl ResponseStream {
         let item = message(id.to_owned(), ItemStatus::InProgress, None, Vec::new());
         self.open_item(OpenItem::new(id.to_owned(), output_index, ItemKind::Message), item, events);
         let part = Content::output("");
-        let fields = OfPart { item_id: id, output_index, content_index: 0, part };
+        let response_id = self.id.to_string();
+        let fields = OfPart { response_id, item_id: id, output_index, content_index: 0, part };
         self.push("response.content_part.added", fields, events);
     }
 
@@ -362,7 +365,8 @@ impl ResponseStream {
             let fields = OfText { text: Some(text), logprobs: Some([]), ..fields };
             self.push("response.output_text.done", fields, events);
         }
-        let fields = OfPart { item_id, output_index, content_index: 0, part: content_of(text, refusal) };
+        let (response_id, part) = (self.id.to_string(), content_of(text, refusal));
+        let fields = OfPart { response_id, item_id, output_index, content_index: 0, part };
         self.push("response.content_part.done", fields, events);
     }
 

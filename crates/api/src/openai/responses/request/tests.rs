@@ -189,6 +189,7 @@ fn parameters_that_change_nothing_are_recorded() {
     assert_eq!(record_with("prompt_cache_key", json!("k")).prompt_cache_key.as_deref(), Some("k"));
     assert_eq!(record_with("parallel_tool_calls", json!(false)).parallel_tool_calls, Some(false));
     assert_eq!(record_with("max_tool_calls", json!(3)).max_tool_calls, Some(3));
+    assert_eq!(record_with("service_tier", json!("priority")).service_tier.as_deref(), Some("priority"));
     assert!(!record_with("store", json!(false)).is_stored);
     assert!(record_with("background", json!(true)).background);
     let previous = record_with("previous_response_id", json!(format!("resp_{RUN}"))).previous;
@@ -199,7 +200,9 @@ fn parameters_that_change_nothing_are_recorded() {
 fn parameters_that_request_nothing_are_accepted() {
     for (name, value) in [
         ("include", json!(["message.input_image.image_url"])),
-        ("service_tier", json!("flex")),
+        ("service_tier", json!("auto")),
+        ("stream_options", json!({"include_obfuscation": true})),
+        ("context_management", json!([{"type": "compaction", "compact_threshold": 100}])),
         ("tools", json!([])),
         ("tool_choice", json!("auto")),
         ("top_logprobs", json!(0)),
@@ -230,7 +233,6 @@ fn unsupported_parameters_are_rejected_by_name() {
         ("top_logprobs", json!(5), "top_logprobs"),
         ("frequency_penalty", json!(0.5), "frequency_penalty"),
         ("prompt", json!({"id": "p"}), "prompt"),
-        ("context_management", json!([{"type": "compaction"}]), "context_management"),
         ("image", json!({"detail": "high"}), "image"),
         ("access_programs", json!({"bio": "x"}), "access_programs"),
         ("input", json!([{"type": "computer_call"}]), "input[0].type"),
@@ -289,7 +291,16 @@ fn invalid_values_are_rejected_by_name() {
         ("user", json!(long(513)), "user"),
         ("truncation", json!("some"), "truncation"),
         ("include", json!(["everything"]), "include[0]"),
-        ("stream_options", json!({}), "stream_options"),
+        ("stream_options", json!({"include_obfuscation": 1}), "stream_options.include_obfuscation"),
+        ("service_tier", json!("gold"), "service_tier"),
+        ("conversation", json!("other_1"), "conversation"),
+        ("conversation", json!({"id": "other_1"}), "conversation.id"),
+        ("context_management", json!([{"type": "clear"}]), "context_management[0].type"),
+        (
+            "context_management",
+            json!([{"type": "compaction", "compact_threshold": 0}]),
+            "context_management[0].compact_threshold",
+        ),
         ("store", json!("no"), "store"),
         ("tool_choice", json!("required"), "tool_choice"),
         ("tools", json!([{"type": "function", "name": "a b"}]), "tools[0].name"),
