@@ -29,6 +29,7 @@ mod postgres;
 mod redis;
 pub(crate) mod urls;
 
+use certificates::{CertificateSettings, certificate_setting, key_setting, root_setting};
 pub use certificates::{Certificates, ClientCertificate};
 use nats::NATS;
 pub use nats::{NatsSettings, NatsUser};
@@ -92,10 +93,30 @@ const CELLS: Setting<Cells> = Setting::parsed(
 )
 .optional("/etc/podium/cells.toml", "there is one cell");
 
+const CELL_CERTIFICATES: CertificateSettings = CertificateSettings {
+    root: root_setting(
+        "cells_root_certificates",
+        "A PEM file with the authority of the certificates of other cells' gateways, for `https://` addresses.",
+    )
+    .optional("/etc/podium/cells-ca.pem", "the system's authorities"),
+    certificate: certificate_setting("cells_client_certificate")
+        .optional("/etc/podium/cells-client.pem", "no certificate"),
+    key: key_setting("cells_client_key").optional("/etc/podium/cells-client.key", "no key"),
+};
+
 /// The settings that only gateways use, next to those of their listeners.
 pub const GATEWAY_GROUPS: [Group; 2] = [
     Group { title: "Planning", keys: &[PLAN_AT_ONCE.key] },
-    Group { title: "Cells", keys: &[CELL.key, CELLS.key] },
+    Group {
+        title: "Cells",
+        keys: &[
+            CELL.key,
+            CELLS.key,
+            CELL_CERTIFICATES.root.key,
+            CELL_CERTIFICATES.certificate.key,
+            CELL_CERTIFICATES.key.key,
+        ],
+    },
 ];
 
 /// The settings that only planners use.
@@ -161,6 +182,8 @@ pub struct ClusterSettings {
     pub cell: CellId,
     /// All cells; `None` if there is only this one.
     pub cells: Option<Cells>,
+    /// The certificates for TLS with other cells.
+    pub cell_certificates: Certificates,
     /// Where metrics are delivered.
     pub telemetry: TelemetrySettings,
     /// The log filter.
@@ -200,6 +223,10 @@ impl ClusterSettings {
             GATEWAY => cells(checker),
             _ => (Some(CellId::default()), None),
         };
+        let cell_certificates = match program {
+            GATEWAY => Certificates::read(checker, &CELL_CERTIFICATES),
+            _ => Some(Certificates::default()),
+        };
         let telemetry = TelemetrySettings::read(checker);
         let log = checker.read(&LOG);
         let log_format = checker.read(&LOG_FORMAT);
@@ -220,6 +247,7 @@ impl ClusterSettings {
             drain: drain?,
             cell: cell?,
             cells,
+            cell_certificates: cell_certificates?,
             telemetry,
             log: log?,
             log_format: log_format?,

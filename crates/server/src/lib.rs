@@ -24,7 +24,7 @@ use slots::Slots;
 use tenant_streams::TenantStreams;
 
 pub use auth::{ApiKey, Authenticator, Caller, sums};
-pub use cells::{CellRouter, ConnectorError};
+pub use cells::{CellIdentity, CellRouter, CellTls, ConnectorError};
 pub use connections::{ServerTls, TlsError};
 pub use error_mapping::watch_error;
 pub use grpc::{GrpcError, Runs};

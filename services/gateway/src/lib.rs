@@ -8,13 +8,13 @@ use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    ClusterError, Connections, GATEWAY, Program, Role, engine_failure, first_signal, instance,
-    main_with_inspection as run_program, stop_or_second_signal,
+    Certificates, ClientCertificate, ClusterError, Connections, GATEWAY, Program, Role, engine_failure,
+    first_signal, instance, main_with_inspection as run_program, stop_or_second_signal,
 };
 use podium_engine::Work;
 use podium_planning::describe_all;
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_server::{Authenticator, CellRouter, Listeners};
+use podium_server::{Authenticator, CellIdentity, CellRouter, CellTls, Listeners};
 use podium_setup::{Signals, VERSION};
 use podium_telemetry::{MetricsPage, Page, Process};
 use tokio::task::JoinSet;
@@ -62,7 +62,8 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     }
     let engine = connections.engine(cluster, conductors);
     let auth = Authenticator::new(connections.accounts(), connections.clock(), settings.keys_required);
-    let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells)).transpose();
+    let tls = cell_tls(cluster.cell_certificates.clone());
+    let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells, &tls)).transpose();
     let listeners = listeners.in_cells(cells.map_err(listener_failed)?);
     let started_at = unix_seconds(connections.clock().now());
     let mut servers =
@@ -94,6 +95,11 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     };
     stop_or_second_signal(&mut signals, stop).await;
     outcome
+}
+
+fn cell_tls(Certificates { root, client }: Certificates) -> CellTls {
+    let identity = client.map(|ClientCertificate { certificate, key }| CellIdentity { certificate, key });
+    CellTls { root_certificates: root, identity }
 }
 
 fn listener_failed(error: impl Error + Send + Sync + 'static) -> ClusterError {

@@ -20,10 +20,10 @@ use podium_ports::causes::with_causes;
 
 use crate::connections::Protocol;
 use crate::error_mapping;
-use upstream::{Upstream, Wanted};
+use upstream::{Upstream, Wanted, client_config};
 
 pub(crate) use guarded_body::{GuardedBody, LastFrames};
-pub use upstream::ConnectorError;
+pub use upstream::{CellIdentity, CellTls, ConnectorError};
 
 /// The header of a forwarded request: the number of the cell that it was forwarded to.
 const FORWARDED_TO: &str = "x-podium-cell";
@@ -48,10 +48,14 @@ pub(crate) struct OtherCell {
 
 impl CellRouter {
     /// A router for a gateway of the cell `own`. Does not connect yet.
-    pub fn new(own: CellId, cells: Cells) -> Result<Self, ConnectorError> {
+    pub fn new(own: CellId, cells: Cells, tls: &CellTls) -> Result<Self, ConnectorError> {
+        let is_https = |address: &String| address.starts_with("https:");
+        let has_https =
+            cells.iter().any(|(id, cell)| id != own && cell.http.iter().chain(&cell.grpc).any(is_https));
+        let tls = client_config(tls, has_https)?;
         let other = |(id, cell): (CellId, &Cell)| {
-            let http = Upstream::new(&cell.http, Protocol::Http)?;
-            let grpc = Upstream::new(&cell.grpc, Protocol::Grpc)?;
+            let http = Upstream::new(&cell.http, Protocol::Http, tls.clone())?;
+            let grpc = Upstream::new(&cell.grpc, Protocol::Grpc, tls.clone())?;
             Ok::<_, ConnectorError>((id, OtherCell { id, http, grpc }))
         };
         let others =

@@ -1,5 +1,6 @@
 //! The connections to another cell's gateways.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::connections::Protocol;
 
@@ -39,11 +43,38 @@ const OF_A_CONNECTION: [HeaderName; 7] = [
     UPGRADE,
 ];
 
+/// The files for TLS with other cells. They are read when the connections are set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellTls {
+    /// The authorities of the other gateways' certificates; none for the system's.
+    pub root_certificates: Option<PathBuf>,
+    /// The certificate of this gateway, for gateways that ask for one.
+    pub identity: Option<CellIdentity>,
+}
+
+/// A certificate and its key, both in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellIdentity {
+    /// The certificate, and those of the authorities between it and the root.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+}
+
 /// The connections to other cells cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectorError {
+    /// A file cannot be read, or does not hold what it should.
+    #[error("cannot use `{}` for TLS with other cells", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// The error of the parser. It does not contain a key.
+        #[source]
+        source: pem::Error,
+    },
     /// TLS, which `https://` needs, cannot be set up.
-    #[error("cannot set up TLS for the https:// addresses of other cells")]
+    #[error("cannot set up TLS with other cells")]
     Tls(#[from] rustls::Error),
     /// An address is invalid.
     #[error("invalid gateway address `{address}`; it must be a URL such as https://gateway.example:8080")]
@@ -92,7 +123,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(addresses: &[String], protocol: Protocol) -> Result<Self, ConnectorError> {
+    /// Connections to these gateways. Their TLS, if any, has this configuration.
+    pub(super) fn new(
+        addresses: &[String],
+        protocol: Protocol,
+        tls: ClientConfig,
+    ) -> Result<Self, ConnectorError> {
         let uri = |address: &String| {
             address.parse().map_err(|source| ConnectorError::Address { address: address.clone(), source })
         };
@@ -105,8 +141,7 @@ impl Upstream {
                 .http2_keep_alive_interval(ALIVE_EVERY)
                 .http2_keep_alive_timeout(ALIVE_WAIT);
         }
-        let is_encrypted = addresses.iter().any(|address| address.scheme_str() == Some("https"));
-        let client = client.build(connector(protocol, is_encrypted)?);
+        let client = client.build(connector(protocol, tls));
         Ok(Self { addresses, at: AtomicUsize::new(0), client, protocol })
     }
 
@@ -190,10 +225,7 @@ fn without_connection(headers: &mut HeaderMap) {
     }
 }
 
-fn connector(
-    protocol: Protocol,
-    is_encrypted: bool,
-) -> Result<HttpsConnector<HttpConnector>, ConnectorError> {
+fn connector(protocol: Protocol, tls: ClientConfig) -> HttpsConnector<HttpConnector> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -201,20 +233,39 @@ fn connector(
     http.set_keepalive(Some(ALIVE_EVERY));
     http.set_keepalive_interval(Some(ALIVE_WAIT));
     http.set_keepalive_retries(Some(2));
-    let tls = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
-    let tls = tls.with_safe_default_protocol_versions()?;
-    let roots = if is_encrypted { authorities() } else { rustls::RootCertStore::empty() };
-    let tls = tls.with_root_certificates(roots).with_no_client_auth();
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    Ok(match protocol {
+    match protocol {
         Protocol::Http => builder.enable_http1().wrap_connector(http),
         Protocol::Grpc => builder.enable_http2().wrap_connector(http),
-    })
+    }
 }
 
-/// The system's certificate authorities. Unreadable ones are left out; connections that need one of them fail.
-fn authorities() -> rustls::RootCertStore {
-    let mut store = rustls::RootCertStore::empty();
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    store
+/// The configuration of TLS. Without `https://` addresses, the system's authorities are not read.
+pub(super) fn client_config(files: &CellTls, has_https: bool) -> Result<ClientConfig, ConnectorError> {
+    let mut roots = RootCertStore::empty();
+    match &files.root_certificates {
+        Some(file) => {
+            for authority in certificates(file)? {
+                roots.add(authority)?;
+            }
+        }
+        // Unreadable ones are left out; connections that need one of them fail.
+        None if has_https => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        None => {}
+    }
+    let tls = ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
+    let tls = tls.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+    let Some(CellIdentity { certificate, key }) = &files.identity else {
+        return Ok(tls.with_no_client_auth());
+    };
+    let read = PrivateKeyDer::from_pem_file(key);
+    let read = read.map_err(|source| ConnectorError::File { file: key.clone(), source })?;
+    Ok(tls.with_client_auth_cert(certificates(certificate)?, read)?)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectorError> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    read.map_err(|source| ConnectorError::File { file: file.to_owned(), source })
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use axum::Router;
 use podium_api::v1;
 use podium_api::v1::podium_service_client::PodiumServiceClient;
+use podium_domain::cells::{CellId, Cells};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::FailedStep;
 use podium_domain::pool::Pool;
@@ -21,7 +22,7 @@ use podium_ports::conductor::{Abilities, Conductor, Conductors};
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_ports::store::{RunCatalog as _, RunFilter};
-use podium_server::{ApiKey, Authenticator, Listeners, Servers};
+use podium_server::{ApiKey, Authenticator, CellRouter, CellTls, Listeners, Servers};
 use podium_store_sqlite::Store;
 use podium_testkit::{Answer, ScriptedConductor, ScriptedVendor, SeededIds, TestClock, a_pool, plan_of};
 use serde_json::Value;
@@ -78,24 +79,37 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Servers that need no key.
     pub(crate) async fn open(limits: ServerLimits) -> Self {
-        Self::with(limits, false, ScriptedConductor::new(), a_pool(), None).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), None, None).await
     }
 
     /// Servers that need no key, over TLS.
     pub(crate) async fn encrypted(limits: ServerLimits, files: TlsFiles) -> Self {
-        Self::with(limits, false, ScriptedConductor::new(), a_pool(), Some(files)).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), Some(files), None).await
+    }
+
+    /// A gateway of cell 0 that forwards everything to `other`, the gateway of cell 1, over TLS.
+    pub(crate) async fn in_front_of(other: &Self, tls: &CellTls) -> Self {
+        let ports = [other.http, other.grpc].map(|address| address.port());
+        let cells = format!(
+            "schema = 1\n[[cells]]\nnumber = 0\nweight = 0\nhttp = [\"http://localhost:1\"]\ngrpc = [\"http://localhost:1\"]\n\
+             [[cells]]\nnumber = 1\nhttp = [\"https://localhost:{}\"]\ngrpc = [\"https://localhost:{}\"]\n",
+            ports[0], ports[1]
+        );
+        let router = CellRouter::new(CellId::default(), Cells::parse(&cells).unwrap(), tls).unwrap();
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), a_pool(), None, Some(router))
+            .await
     }
 
     /// A server with a conductor that plans anew after a step has failed.
     pub(crate) async fn that_replans() -> Self {
         let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
         let conductor = ScriptedConductor::new().able_to(abilities);
-        Self::with(ServerLimits::default(), false, conductor, a_pool(), None).await
+        Self::with(ServerLimits::default(), false, conductor, a_pool(), None, None).await
     }
 
     /// Servers that need a key.
     pub(crate) async fn locked(limits: ServerLimits) -> Self {
-        Self::with(limits, true, ScriptedConductor::new(), a_pool(), None).await
+        Self::with(limits, true, ScriptedConductor::new(), a_pool(), None, None).await
     }
 
     /// Servers with one worker, `checker`, which can call tools.
@@ -116,7 +130,7 @@ impl TestServer {
             usd_per_million_tokens = { input = 1.0, output = 1.0 }
             "#,
         );
-        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap(), None).await
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap(), None, None).await
     }
 
     async fn with(
@@ -125,6 +139,7 @@ impl TestServer {
         conductor: ScriptedConductor,
         pool: Pool,
         tls: Option<TlsFiles>,
+        router: Option<CellRouter>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
@@ -157,7 +172,7 @@ impl TestServer {
         work.spawn(async move { at_work.work(work_parts, CancellationToken::new()).await.unwrap() });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = Listeners::bind(any, any).await.unwrap().with_tls(tls).unwrap();
-        let listeners = listeners.with_health(Some(any), Router::new()).await.unwrap();
+        let listeners = listeners.with_health(Some(any), Router::new()).await.unwrap().in_cells(router);
         let (http, grpc) = listeners.addresses().unwrap();
         let health = listeners.health_address().unwrap().unwrap();
         let access = Authenticator::new(store.clone(), clock, keys_required);
