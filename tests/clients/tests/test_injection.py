@@ -8,14 +8,17 @@ import http.server
 import json
 import re
 import threading
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import grpc
 import httpx
 import pytest
 from conftest import PATIENCE_S, ROOT, Podium, serve_pool
+from podium_client.v1 import podium_pb2, podium_pb2_grpc, run_pb2
 
 PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
 TAG = re.compile(r"<\s*/?\s*(?:question|step|subtask|output|earlier)\b[^>]*>", re.IGNORECASE)
@@ -267,6 +270,132 @@ def test_a_hostile_result_reaches_only_the_step_that_asked(steps: Podium, record
         check(name, expected, got)
         second = "\n".join(plain(one) for one in texts(got.requests[1]["body"]))
         assert plain(text) not in second, f"{name}: another step sees the result"
+
+
+@dataclass
+class Turn:
+    """An answer of any API: its text, and the call that it ends with."""
+
+    run: str
+    text: str
+    call: str | None
+    # The data that the next request of the API needs.
+    body: dict
+
+
+def post(server: Podium, path: str, body: dict) -> tuple[str, dict]:
+    answer = httpx.post(f"{server.http}{path}", json=body, timeout=PATIENCE_S)
+    assert answer.status_code == 200, answer.text
+    return answer.headers["x-podium-run-id"], answer.json()
+
+
+class ByChat:
+    def ask(self, server: Podium, text: str) -> Turn:
+        return self.said(server, [{"role": "user", "content": text}])
+
+    def said(self, server: Podium, messages: list[dict]) -> Turn:
+        run, body = post(server, "/v1/chat/completions", {"model": "podium-ultra", "messages": messages, "tools": [TOOL]})
+        message = body["choices"][0]["message"]
+        calls = [call["id"] for call in message.get("tool_calls") or []]
+        return Turn(run, message["content"], calls[0] if calls else None, {"messages": [*messages, message]})
+
+    def give(self, server: Podium, turn: Turn, result: str) -> Turn:
+        message = {"role": "tool", "tool_call_id": turn.call, "content": result}
+        return self.said(server, [*turn.body["messages"], message])
+
+
+class ByResponses:
+    def ask(self, server: Podium, text: str, **parameters: object) -> Turn:
+        tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+        body = {"model": "podium-ultra", "input": text, "tools": [tool], **parameters}
+        run, body = post(server, "/v1/responses", body)
+        texts = [part["text"] for item in body["output"] if item["type"] == "message" for part in item["content"]]
+        calls = [item["call_id"] for item in body["output"] if item["type"] == "function_call"]
+        return Turn(run, "".join(texts), calls[0] if calls else None, body)
+
+    def give(self, server: Podium, turn: Turn, result: str) -> Turn:
+        output = {"type": "function_call_output", "call_id": turn.call, "output": result}
+        return self.ask(server, [output], previous_response_id=turn.body["id"])
+
+
+class ByMessages:
+    def ask(self, server: Podium, text: str) -> Turn:
+        return self.said(server, [{"role": "user", "content": text}])
+
+    def said(self, server: Podium, messages: list[dict]) -> Turn:
+        tool = {"name": "weather", "input_schema": {"type": "object"}}
+        body = {"model": "podium-ultra", "max_tokens": 1000, "messages": messages, "tools": [tool]}
+        run, body = post(server, "/v1/messages", body)
+        texts = [block["text"] for block in body["content"] if block["type"] == "text"]
+        calls = [block["id"] for block in body["content"] if block["type"] == "tool_use"]
+        messages = [*messages, {"role": "assistant", "content": body["content"]}]
+        return Turn(run, "".join(texts), calls[0] if calls else None, {"messages": messages})
+
+    def give(self, server: Podium, turn: Turn, result: str) -> Turn:
+        block = {"type": "tool_result", "tool_use_id": turn.call, "content": result}
+        return self.said(server, [*turn.body["messages"], {"role": "user", "content": [block]}])
+
+
+class ByGrpc:
+    def ask(self, server: Podium, text: str) -> Turn:
+        message = run_pb2.Message(role=run_pb2.ROLE_USER, text=text)
+        tool = run_pb2.Tool(name="weather", parameters='{"type": "object"}')
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = podium_pb2_grpc.PodiumServiceStub(channel)
+            made = stub.CreateRun(podium_pb2.CreateRunRequest(messages=[message], tools=[tool]))
+        return self.answered(server, made.run.run_id)
+
+    def answered(self, server: Podium, run: str) -> Turn:
+        deadline = time.monotonic() + PATIENCE_S
+        while (body := run_of(server, run))["state"] == "active":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        calls = [call["id"] for call in body.get("tool_calls", [])]
+        return Turn(run, body["answer"], calls[0] if calls else None, body)
+
+    def give(self, server: Podium, turn: Turn, result: str) -> Turn:
+        results = [run_pb2.ToolResult(call_id=turn.call, output=result)]
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = podium_pb2_grpc.PodiumServiceStub(channel)
+            stub.SubmitToolResults(podium_pb2.SubmitToolResultsRequest(run_id=turn.run, results=results))
+        return self.answered(server, turn.run)
+
+
+CLIENTS = {"Chat Completions": ByChat(), "Responses": ByResponses(), "Messages": ByMessages(), "gRPC": ByGrpc()}
+
+
+def run_of(server: Podium, run: str) -> dict:
+    return httpx.get(f"{server.http}/v1/runs/{run}").json()
+
+
+def answered(server: Podium, recorder: Recorder, turn: Turn) -> Answered:
+    return Answered({"content": turn.text}, run_of(server, turn.run)["steps"], recorder.taken())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_hostile_texts_of_each_clients_api_stay_data(steps: Podium, recorder: Recorder, client: str) -> None:
+    """A question, the result of a tool, and an answer on its way to the client."""
+    by = CLIENTS[client]
+    facts = [{"when": {"last": "user"}, "calls": [{"name": "weather", "arguments": {}}]}, {"text": "found"}]
+
+    def run(question: str, result: str, answer: str) -> tuple[Answered, Answered]:
+        recorder.taken()
+        with steps.replying("sim-facts", facts), steps.replying("sim-echo", [{"text": answer}]):
+            begun = by.ask(steps, question)
+            first = answered(steps, recorder, begun)
+            return first, answered(steps, recorder, by.give(steps, begun, result))
+
+    def forms(of: Answered, hostile: str) -> list:
+        return [form(request, hostile) for request in of.requests]
+
+    expected = run(HARMLESS, HARMLESS, "done")
+    assert [len(one.requests) for one in expected] == [1, 2]
+    for name, text in HOSTILE.items():
+        got = run(text, text, text)
+        for one, other in zip(got, expected, strict=True):
+            assert forms(one, text) == forms(other, HARMLESS), (client, name)
+        assert got[1].message["content"] == text, (client, name)
+        assert [(step["worker"], step["state"]) for step in got[1].steps] == [("first", "done"), ("second", "done")]
 
 
 PLAN = 'model_id = [0, 1]\nsubtasks = ["Find the facts.", "Write the answer."]\naccess_list = [[], [0]]'

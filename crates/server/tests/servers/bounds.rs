@@ -79,7 +79,7 @@ async fn requests_beyond_the_limit_are_refused_until_one_has_ended() {
         );
     }
     let refused = server.send("POST /v1/messages", "", "{}").await;
-    assert_eq!(refused.status, 529, "{}", refused.body);
+    assert_eq!((refused.status, refused.header("retry-after")), (529, Some("1")), "{}", refused.body);
     let status = within(server.client().await.create_run(asking("why?"))).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(status.get_error_details().error_info().unwrap().reason, "OVERLOADED");

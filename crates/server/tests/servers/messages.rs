@@ -3,10 +3,11 @@
 use podium_domain::content::ToolCall;
 use podium_ports::server::ServerLimits;
 use podium_ports::vendor::FinishReason;
-use podium_testkit::{Answer, Fault};
+use podium_testkit::{Answer, Fault, Gate};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
-use crate::test_server::{Reply, TestServer};
+use crate::test_server::{Reply, TestServer, request, until};
 
 const MESSAGES: &str = "POST /v1/messages";
 const COUNT: &str = "POST /v1/messages/count_tokens?beta=true";
@@ -264,6 +265,19 @@ async fn a_key_may_be_sent_in_anthropics_header() {
     // The key names the tenant, by whichever header it came.
     let runs = server.send("GET /v1/runs", &format!("x-api-key: {key}\r\n"), "").await.json();
     assert_eq!(runs["data"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_learns_when_to_repeat_a_request() {
+    let server = TestServer::open(ServerLimits { tenant_streams_max: 1, ..ServerLimits::default() }).await;
+    server.vendor.otherwise(Answer::text("first ").wait(&Gate::closed()));
+    let streamed = with("stream", json!(true));
+    let mut open = server.connect().await;
+    open.write_all(request(MESSAGES, "", &streamed).as_bytes()).await.unwrap();
+    until(&mut open, "first ").await;
+    let reply = server.send(MESSAGES, "", &streamed).await;
+    assert_eq!(error(&reply), (429, "rate_limit_error".to_owned()));
+    assert_eq!((reply.header("retry-after"), reply.header("x-should-retry")), (Some("1"), Some("true")));
 }
 
 #[tokio::test]
