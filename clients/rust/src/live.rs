@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::v1::run_event::Kind;
 use crate::v1::watch_run_response::Update;
-use crate::v1::{PlanningText, RunEvent, StepText, StepToolCall};
+use crate::v1::{PlanningText, RunEvent, StepReasoning, StepText, StepToolCall};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Output {
@@ -24,6 +24,8 @@ struct Call {
 pub(crate) struct Live {
     /// Bytes of each output.
     written: HashMap<Output, u64>,
+    /// Bytes of the reasoning before each output.
+    reasoned: HashMap<Output, u64>,
     /// The round of the last planning text.
     planning: Option<u32>,
     /// The round whose planning text was interrupted: the rest has no known place.
@@ -50,6 +52,7 @@ impl Live {
             }
             Update::PlanningText(text) => self.planning(text).map(Update::PlanningText),
             Update::StepText(text) => self.text(text).map(Update::StepText),
+            Update::StepReasoning(text) => self.reasoning(text).map(Update::StepReasoning),
             Update::StepToolCall(piece) => self.call(piece).map(Update::StepToolCall),
             Update::StepRestarted(restarted) => {
                 self.forget(restarted.round, restarted.step);
@@ -69,6 +72,7 @@ impl Live {
     fn forget(&mut self, round: u32, step: u32) {
         let is_other = |output: &Output| (output.round, output.step) != (round, step);
         self.written.retain(|output, _| is_other(output));
+        self.reasoned.retain(|output, _| is_other(output));
         self.calls.retain(|call| is_other(&call.output));
         self.calls_cut.retain(|call| is_other(&call.output));
     }
@@ -81,14 +85,14 @@ impl Live {
     fn text(&mut self, mut text: StepText) -> Option<StepText> {
         let output = Output { round: text.round, step: text.step, attempt: text.attempt };
         let written = self.written.entry(output).or_default();
-        let end = text.offset + text.text.len() as u64;
-        if end <= *written {
-            return None;
-        }
-        let seen = usize::try_from(written.saturating_sub(text.offset)).ok()?;
-        text.text = text.text.get(seen..)?.to_owned();
-        text.offset += seen as u64;
-        *written = end;
+        (text.offset, text.text) = rest(written, text.offset, &text.text)?;
+        Some(text)
+    }
+
+    fn reasoning(&mut self, mut text: StepReasoning) -> Option<StepReasoning> {
+        let output = Output { round: text.round, step: text.step, attempt: text.attempt };
+        let reasoned = self.reasoned.entry(output).or_default();
+        (text.offset, text.text) = rest(reasoned, text.offset, &text.text)?;
         Some(text)
     }
 
@@ -104,10 +108,27 @@ impl Live {
     }
 }
 
+/// The part of a text that the caller does not have, with its offset. `written` counts the bytes that the caller has.
+fn rest(written: &mut u64, offset: u64, text: &str) -> Option<(u64, String)> {
+    let end = offset + text.len() as u64;
+    if end <= *written {
+        return None;
+    }
+    let seen = usize::try_from(written.saturating_sub(offset)).ok()?;
+    let rest = text.get(seen..)?.to_owned();
+    *written = end;
+    Some((offset + seen as u64, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::v1::{StepCalled, StepRestarted};
+
+    fn thought(offset: u64, text: &str) -> Update {
+        let text = text.to_owned();
+        Update::StepReasoning(StepReasoning { attempt: 1, offset, text, ..StepReasoning::default() })
+    }
 
     fn text(offset: u64, text: &str) -> Update {
         Update::StepText(StepText { attempt: 1, offset, text: text.to_owned(), ..StepText::default() })
@@ -127,6 +148,18 @@ mod tests {
         assert_eq!(live.unseen(text(0, "blue ")), None);
         assert_eq!(live.unseen(text(0, "blue light")), Some(text(5, "light")));
         assert_eq!(live.unseen(text(10, "!")), Some(text(10, "!")));
+    }
+
+    #[test]
+    fn reasoning_that_was_seen_is_removed_and_a_part_is_cut() {
+        let mut live = Live::default();
+        assert_eq!(live.unseen(thought(0, "light ")), Some(thought(0, "light ")));
+        assert_eq!(live.unseen(text(0, "blue")), Some(text(0, "blue")), "it has a place of its own");
+        live.interrupt();
+        assert_eq!(live.unseen(thought(0, "light ")), None);
+        assert_eq!(live.unseen(thought(0, "light scatters")), Some(thought(6, "scatters")));
+        live.forget(0, 0);
+        assert_eq!(live.unseen(thought(0, "light ")), Some(thought(0, "light ")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // The state of a watch: its place, and the live text that the caller has.
 
 import type { CallError } from "./errors.js";
-import type { RunEvent, StepText, StepToolCall } from "./generated/podium/v1/event_pb.js";
+import type { RunEvent, StepReasoning, StepText, StepToolCall } from "./generated/podium/v1/event_pb.js";
 import type { WatchRunResponse } from "./generated/podium/v1/podium_pb.js";
 import { RunState, type Run } from "./generated/podium/v1/run_pb.js";
 import { pauseMs, type RetryPolicy } from "./retry.js";
@@ -25,6 +25,8 @@ export class Place {
   #heardAt = performance.now();
   /** Bytes of each output. */
   readonly #written = new Map<string, bigint>();
+  /** Bytes of the reasoning before each output. */
+  readonly #reasoned = new Map<string, bigint>();
   #planning: number | undefined;
   #planningCut: number | undefined;
   readonly #calls = new Set<string>();
@@ -51,7 +53,9 @@ export class Place {
         this.#planning = update.value.round;
         return this.#planning === this.#planningCut ? undefined : update;
       case "stepText":
-        return this.#text(update.value) ? update : undefined;
+        return this.#cut(update.value, this.#written) ? update : undefined;
+      case "stepReasoning":
+        return this.#cut(update.value, this.#reasoned) ? update : undefined;
       case "stepToolCall":
         return this.#call(update.value) ? update : undefined;
       case "stepRestarted":
@@ -89,19 +93,19 @@ export class Place {
   }
 
   #forget(prefix: string): void {
-    for (const known of [this.#written, this.#calls, this.#callsCut]) {
+    for (const known of [this.#written, this.#reasoned, this.#calls, this.#callsCut]) {
       for (const key of [...known.keys()]) if (key.startsWith(prefix)) known.delete(key);
     }
   }
 
-  /** Cuts the beginning that the caller has. */
-  #text(text: StepText): boolean {
+  /** Cuts the beginning that the caller has. Returns whether something is left. */
+  #cut(text: StepText | StepReasoning, known: Map<string, bigint>): boolean {
     const key = `${step(text.round, text.step)}${text.attempt}`;
-    const written = this.#written.get(key) ?? 0n;
+    const written = known.get(key) ?? 0n;
     const bytes = Buffer.from(text.text);
     const end = text.offset + BigInt(bytes.length);
     if (end <= written) return false;
-    this.#written.set(key, end);
+    known.set(key, end);
     const seen = Number(written - text.offset);
     if (seen > 0) {
       text.text = bytes.subarray(seen).toString();

@@ -55,7 +55,18 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
             Kind::StepReady(v1::StepReady { round: (*round).into(), step: step.get().into() })
         }
         E::StepDone {
-            round, step, claim, output, calls, usage, cost, first_token_ms, finish, saved, ..
+            round,
+            step,
+            claim,
+            output,
+            calls,
+            reasoning_text,
+            usage,
+            cost,
+            first_token_ms,
+            finish,
+            saved,
+            ..
         } => {
             let done = StepRef { round: *round, step: *step };
             Kind::StepDone(v1::StepDone {
@@ -69,9 +80,21 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
                 saved: saved.map(Into::into),
+                reasoning: reasoning_text.clone(),
             })
         }
-        E::StepCalled { round, step, claim, text, calls, usage, cost, first_token_ms, .. } => {
+        E::StepCalled {
+            round,
+            step,
+            claim,
+            text,
+            calls,
+            reasoning_text,
+            usage,
+            cost,
+            first_token_ms,
+            ..
+        } => {
             let called = StepRef { round: *round, step: *step };
             Kind::StepCalled(v1::StepCalled {
                 round: (*round).into(),
@@ -82,6 +105,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 usage: Some((*usage).into()),
                 cost_nano_usd: cost.nano_usd(),
                 first_token_ms: *first_token_ms,
+                reasoning: reasoning_text.clone(),
             })
         }
         E::Suspended => Kind::Suspended(v1::Suspended {}),

@@ -53,9 +53,18 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
         let stops = Stops::new(request.stop).map_err(|e| problems.add("stop", e.to_string()));
         match (conversation, stops, problems.is_empty()) {
             (Some(conversation), Ok(stops), true) => {
-                let answer_tokens_max = request.answer_tokens_max;
+                let (answer_tokens_max, shows_reasoning) =
+                    (request.answer_tokens_max, request.show_reasoning);
                 let plain = RunRequest::new(conversation, policy);
-                let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
+                let request = RunRequest {
+                    answer_tokens_max,
+                    sampling,
+                    answer,
+                    stops,
+                    tools,
+                    shows_reasoning,
+                    ..plain
+                };
                 Ok(Self { request_id, model, request })
             }
             _ => Err(ApiError::on_fields(problems)),

@@ -22,6 +22,7 @@ pub fn watch_event(update: &v1::WatchRunResponse) -> Option<(Option<u64>, Stream
         Update::Event(event) => (Some(event.sequence), "event", json_of("RunEvent", event)),
         Update::PlanningText(text) => (None, "planning_text", json_of("PlanningText", text)),
         Update::StepText(text) => (None, "step_text", json_of("StepText", text)),
+        Update::StepReasoning(text) => (None, "step_reasoning", json_of("StepReasoning", text)),
         Update::StepToolCall(call) => (None, "step_tool_call", json_of("StepToolCall", call)),
         Update::StepRestarted(restart) => (None, "step_restarted", json_of("StepRestarted", restart)),
         Update::Heartbeat(_) => return None,

@@ -67,6 +67,7 @@ impl From<&Run> for v1::Run {
             tool_choice: tools.map(|tools| (&tools.choice).into()),
             parallel_tool_calls: tools.map(|tools| tools.at_once == CallsAtOnce::Several),
             tool_calls: run.tool_calls().iter().map(Into::into).collect(),
+            reasoning: run.reply_reasoning().to_owned(),
             wasted_usage: Some(run.wasted_usage().into()),
             wasted_cost_nano_usd: run.wasted_cost().nano_usd(),
             fallbacks: run.fallbacks(),

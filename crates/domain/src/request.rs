@@ -32,6 +32,9 @@ pub struct RunRequest {
     /// The tools that the client executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolUse>,
+    /// Whether the client is shown the reasoning of the answer's worker, as far as its vendor shows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shows_reasoning: bool,
     /// The client's span, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceParent>,
@@ -51,17 +54,20 @@ impl RunRequest {
             answer: AnswerForm::Text,
             stops: Stops::default(),
             tools: None,
+            shows_reasoning: false,
             trace: None,
             api_record: None,
         }
     }
 
-    /// Whether the final step gets a different request than the others: a token limit, a response format, stop sequences, or tools.
+    /// Whether the final step gets a different request than the others: a token limit, a response format, stop sequences, tools, or
+    /// reasoning that is shown.
     pub fn shapes_answer(&self) -> bool {
         self.answer_tokens_max.is_some()
             || !self.answer.is_text()
             || !self.stops.is_empty()
             || self.tools.is_some()
+            || self.shows_reasoning
     }
 
     /// Whether a step that calls tools waits for their results, and the run continues with them. Otherwise the run ends with the calls

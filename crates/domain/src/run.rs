@@ -191,6 +191,9 @@ pub struct StepRun {
     /// The sealed reasoning that its worker expects back with the results of the calls.
     #[serde(default)]
     pub reasoning: Vec<Reasoning>,
+    /// The reasoning before its output, if the client is shown it.
+    #[serde(default)]
+    pub reasoning_text: String,
     /// Its turns that ended with tool calls, in order. If it is calling, the last one has no results yet.
     #[serde(default)]
     pub turns: Vec<Arc<ToolTurn>>,
@@ -210,6 +213,7 @@ impl StepRun {
             output: None,
             calls: Vec::new(),
             reasoning: Vec::new(),
+            reasoning_text: String::new(),
             turns: Vec::new(),
             finish: None,
             error: None,
@@ -232,6 +236,9 @@ pub struct ToolTurn {
     pub calls: Vec<ToolCall>,
     /// The sealed reasoning that the worker expects back.
     pub reasoning: Vec<Reasoning>,
+    /// The reasoning before the text and the calls, if the client is shown it.
+    #[serde(default)]
+    pub reasoning_text: String,
     /// The client's messages after the calls: the results of these calls, and whatever the client said with them. Empty until then.
     pub results: Vec<Message>,
 }
@@ -241,7 +248,8 @@ impl ToolTurn {
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter().map(ToolCall::bytes).sum::<usize>();
         let reasoning = self.reasoning.iter().map(Reasoning::bytes).sum::<usize>();
-        self.text.len() + calls + reasoning + self.results.iter().map(Message::bytes).sum::<usize>()
+        let written = self.text.len() + self.reasoning_text.len();
+        written + calls + reasoning + self.results.iter().map(Message::bytes).sum::<usize>()
     }
 }
 

@@ -37,6 +37,7 @@ use crate::commit::Order;
 use crate::context::Context;
 use crate::lanes::serve::{Acked, LaneWork, Service};
 use crate::lanes::slots::{Slot, Slots};
+use crate::live_text::{Form, LiveWriter, Piece};
 use crate::metrics::CacheUse;
 use crate::parts::CallParts;
 use call::{ClaimedCall, Cure, Ended};
@@ -204,14 +205,23 @@ impl Executor {
         };
         let (StepRef { round, step }, claim) = (call.step, claimed.claim);
         let CachedOutput { output, finish, usage } = known.output;
-        let frame = Frame { round, step, claim, offset: 0, text: output.clone() };
+        let mut live = LiveWriter::new(Form::of(&claimed.run, call.step));
+        let text = live.write(&Piece::Text(output.clone()));
+        let frame = Frame { round, step, claim, offset: 0, text };
         if let Err(error) = self.context.parts().live.publish(message.run, Signal::Frame(frame)).await {
             debug!(run = %message.run, %error, "watchers were not notified");
         }
         let saved = Some(Saved { usage, cost: call.prices(claim).cost(&usage) });
-        let (calls, reasoning) = (Vec::new(), Vec::new());
-        let (spent, first_token_ms) = (Spent::NONE, None);
-        let result = StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved };
+        let result = StepResult {
+            output,
+            calls: Vec::new(),
+            reasoning: Vec::new(),
+            reasoning_text: String::new(),
+            spent: Spent::NONE,
+            finish,
+            first_token_ms: None,
+            saved,
+        };
         let command = Command::CompleteStep { round, step, claim, result };
         Ok(StepWork::Record(Box::new(Attempted { claimed, command, slot })))
     }

@@ -1,10 +1,12 @@
-//! The live text of an attempt whose worker may call tools. Text and calls share one stream of text, so that buffers, offsets and
-//! repeated frames work as they do for plain text.
+//! The live text of an attempt whose worker may call tools, or whose reasoning is shown. Text, calls and reasoning share one stream of
+//! text, so that buffers, offsets and repeated frames work as they do for plain text.
 //!
-//! A record stands between two U+001E. It begins a call or returns to the text; what follows belongs to that. The attempt of a step
-//! without tools writes its text as it is.
+//! A record stands between two U+001E. It begins a call or the reasoning, or returns to the text; what follows belongs to that. Every
+//! other attempt writes its text as it is.
 
 use std::fmt::Write as _;
+
+use podium_domain::run::{Run, StepRef};
 
 const MARK: char = '\u{1e}';
 /// Longest record: the name of a tool and a few characters. A longer one is not ours.
@@ -15,6 +17,8 @@ const RECORD_BYTES_MAX: usize = 1024;
 pub(crate) enum Piece {
     /// Text.
     Text(String),
+    /// Reasoning that is shown.
+    Reasoning(String),
     /// The tool call at this position begins.
     CallBegun {
         /// From 0, without gaps.
@@ -36,10 +40,11 @@ pub(crate) enum Piece {
 enum Target {
     #[default]
     Text,
+    Reasoning,
     Call(usize),
 }
 
-/// Whether an attempt may call tools.
+/// Whether an attempt writes text only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Its live text is its text.
@@ -49,8 +54,10 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) const fn of(may_call: bool) -> Self {
-        if may_call { Self::Records } else { Self::Plain }
+    /// The form of the attempts of a step.
+    pub(crate) fn of(run: &Run, step: StepRef) -> Self {
+        let may_call = run.tools_of(step).is_some_and(|tools| tools.may_call());
+        if may_call || run.shows_reasoning_of(step) { Self::Records } else { Self::Plain }
     }
 }
 
@@ -75,6 +82,10 @@ impl LiveWriter {
                 self.turn_to(Target::Text, &mut live);
                 escape(text, &mut live);
             }
+            Piece::Reasoning(text) => {
+                self.turn_to(Target::Reasoning, &mut live);
+                escape(text, &mut live);
+            }
             Piece::CallBegun { index, name } => {
                 self.target = Target::Call(*index);
                 // A name with a mark would end the record.
@@ -95,6 +106,7 @@ impl LiveWriter {
         }
         let _ = match target {
             Target::Text => write!(live, "{MARK}T{MARK}"),
+            Target::Reasoning => write!(live, "{MARK}R{MARK}"),
             Target::Call(index) => write!(live, "{MARK}A{index}{MARK}"),
         };
     }
@@ -157,11 +169,15 @@ impl LiveReader {
 
     fn add(&self, text: &str, pieces: &mut Vec<Piece>) {
         match (self.target, pieces.last_mut()) {
-            (Target::Text, Some(Piece::Text(before))) => before.push_str(text),
+            (Target::Text, Some(Piece::Text(before)))
+            | (Target::Reasoning, Some(Piece::Reasoning(before))) => {
+                before.push_str(text);
+            }
             (Target::Call(index), Some(Piece::Arguments { index: last, text: before })) if *last == index => {
                 before.push_str(text);
             }
             (Target::Text, _) => pieces.push(Piece::Text(text.to_owned())),
+            (Target::Reasoning, _) => pieces.push(Piece::Reasoning(text.to_owned())),
             (Target::Call(index), _) => pieces.push(Piece::Arguments { index, text: text.to_owned() }),
         }
     }
@@ -172,6 +188,7 @@ impl LiveReader {
         match kind {
             Some('E') => self.add(&MARK.to_string(), pieces),
             Some('T') => self.target = Target::Text,
+            Some('R') => self.target = Target::Reasoning,
             Some('A') => {
                 if let Ok(index) = rest.parse() {
                     self.target = Target::Call(index);
@@ -215,6 +232,7 @@ mod tests {
     #[test]
     fn calls_and_text_are_read_as_they_were_written() {
         let pieces = [
+            Piece::Reasoning("First \u{1e} I".to_owned()),
             text("I \u{1e} look."),
             begun(0, "weather"),
             arguments(0, "{\"a\": \"\u{1e}"),

@@ -82,6 +82,7 @@ fn digest(new_run: &NewRun) -> String {
         answer,
         stops,
         tools,
+        shows_reasoning,
         trace: _,
         api_record,
     } = request;
@@ -107,6 +108,9 @@ fn digest(new_run: &NewRun) -> String {
     // Left out without tools, so that the digests of earlier versions stay valid. The same holds for the record.
     if let (Some(tools), Some(parts)) = (tools, parts.as_array_mut()) {
         parts.push(serde_json::json!({ "tools": tools }));
+    }
+    if let (true, Some(parts)) = (shows_reasoning, parts.as_array_mut()) {
+        parts.push(serde_json::json!({ "shows_reasoning": true }));
     }
     if let (Some(record), Some(parts)) = (api_record, parts.as_array_mut()) {
         parts.push(serde_json::json!({ "api_record": record }));

@@ -91,6 +91,15 @@ impl Watch {
             Update::Planning { round, text } => {
                 Message::PlanningText(v1::PlanningText { round: round.into(), text })
             }
+            Update::Reasoning { step, claim, offset, text, is_answer: _ } => {
+                Message::StepReasoning(v1::StepReasoning {
+                    round: step.round.into(),
+                    step: step.step.get().into(),
+                    attempt: self.attempts.number(step.into(), claim),
+                    offset,
+                    text,
+                })
+            }
             Update::Frame { frame, is_answer } => {
                 let task = TaskRef::Step { round: frame.round, step: frame.step };
                 Message::StepText(v1::StepText {

@@ -190,6 +190,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
         output: output.into(),
         calls: Vec::new(),
         reasoning: Vec::new(),
+        reasoning_text: String::new(),
         finish: FinishReason::Stop,
         spent: Spent { usage, cost: Cost::from_nano_usd(120_000) },
         first_token_ms: Some(5),

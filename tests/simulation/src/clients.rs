@@ -369,7 +369,7 @@ impl Core {
                 }
                 self.checker.shown_event(run, event);
             }
-            Update::Planning { .. } | Update::ToolCall { .. } => {}
+            Update::Planning { .. } | Update::Reasoning { .. } | Update::ToolCall { .. } => {}
             Update::Restarted { round, step } => {
                 self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
                 match ask.shown.get_mut(&(*round, *step)) {
@@ -466,7 +466,12 @@ async fn answer(engine: &Engine, link: &Link, number: usize) -> bool {
                 let shown = shown.clone();
                 core.checker.shown_answer(run, &shown);
             }
-            Ok(AnswerPart::CallBegun { .. } | AnswerPart::CallArguments { .. }) => {}
+            Ok(
+                AnswerPart::Reasoning(_)
+                | AnswerPart::ReasoningRestarted
+                | AnswerPart::CallBegun { .. }
+                | AnswerPart::CallArguments { .. },
+            ) => {}
             Ok(AnswerPart::Ended(run)) => {
                 core.saw_end(number, &run);
                 return true;

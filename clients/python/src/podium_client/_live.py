@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from podium_client._connection import RetryPolicy
 from podium_client._errors import CallError
-from podium_client.v1 import podium_pb2, run_pb2
+from podium_client.v1 import event_pb2, podium_pb2, run_pb2
 
 _Output: TypeAlias = tuple[int, int, int]
 
@@ -23,8 +23,9 @@ class Place:
         self._failures = 0
         self._heard_at = time.monotonic()
         self._is_final = False
-        # Bytes of each output.
+        # Bytes of each output, and of the reasoning before it.
         self._written: dict[_Output, int] = {}
+        self._reasoned: dict[_Output, int] = {}
         self._planning: int | None = None
         self._planning_cut: int | None = None
         self._calls: set[tuple[_Output, int]] = set()
@@ -57,7 +58,9 @@ class Place:
             if self._planning == self._planning_cut:
                 return None
         elif kind == "step_text":
-            return self._text(update)
+            return update if self._cut(update.step_text, self._written) else None
+        elif kind == "step_reasoning":
+            return update if self._cut(update.step_reasoning, self._reasoned) else None
         elif kind == "step_tool_call":
             return self._call(update)
         elif kind == "step_restarted":
@@ -88,22 +91,24 @@ class Place:
 
     def _forget(self, round: int, step: int) -> None:
         self._written = {key: end for key, end in self._written.items() if key[:2] != (round, step)}
+        self._reasoned = {key: end for key, end in self._reasoned.items() if key[:2] != (round, step)}
         self._calls = {call for call in self._calls if call[0][:2] != (round, step)}
         self._calls_cut = {call for call in self._calls_cut if call[0][:2] != (round, step)}
 
-    def _text(self, update: podium_pb2.WatchRunResponse) -> podium_pb2.WatchRunResponse | None:
-        text = update.step_text
+    @staticmethod
+    def _cut(text: event_pb2.StepText | event_pb2.StepReasoning, known: dict[_Output, int]) -> bool:
+        """Cuts the beginning that the caller has. Returns whether something is left."""
         key = (text.round, text.step, text.attempt)
-        written, encoded = self._written.get(key, 0), text.text.encode()
+        written, encoded = known.get(key, 0), text.text.encode()
         end = text.offset + len(encoded)
         if end <= written:
-            return None
+            return False
         seen = max(written - text.offset, 0)
-        self._written[key] = end
+        known[key] = end
         if seen:
             text.text = encoded[seen:].decode(errors="ignore")
             text.offset += seen
-        return update
+        return True
 
     def _call(self, update: podium_pb2.WatchRunResponse) -> podium_pb2.WatchRunResponse | None:
         piece = update.step_tool_call

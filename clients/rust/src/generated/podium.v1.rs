@@ -543,6 +543,9 @@ pub struct Run {
     /// A suspended run fails at this time unless the results of its tool calls are submitted.
     #[prost(message, optional, tag = "46")]
     pub results_due_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The reasoning before the answer or its tool calls, if the request asks for it.
+    #[prost(string, tag = "47")]
+    pub reasoning: ::prost::alloc::string::String,
     /// Usage that the step cache saved, if any. It is in neither usage nor cost_nano_usd.
     #[prost(message, optional, tag = "31")]
     pub saved: ::core::option::Option<Saved>,
@@ -1366,6 +1369,9 @@ pub struct StepDone {
     /// The tool calls of the output.
     #[prost(message, repeated, tag = "31")]
     pub tool_calls: ::prost::alloc::vec::Vec<ToolCall>,
+    /// The reasoning before the output, if the request asks for it and the step is the last one of its plan.
+    #[prost(string, tag = "32")]
+    pub reasoning: ::prost::alloc::string::String,
 }
 /// A step's worker called tools.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1394,6 +1400,9 @@ pub struct StepCalled {
     /// Milliseconds from the start of the attempt to the first token.
     #[prost(uint64, optional, tag = "8")]
     pub first_token_ms: ::core::option::Option<u64>,
+    /// The reasoning before the text, as in StepDone.
+    #[prost(string, tag = "9")]
+    pub reasoning: ::prost::alloc::string::String,
 }
 /// The run waits for its client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1556,6 +1565,25 @@ pub struct StepText {
     #[prost(bool, tag = "6")]
     pub is_answer: bool,
 }
+/// Live reasoning of the worker of the last step, before its text and its tool calls. It has no sequence number.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepReasoning {
+    /// The round, from 0.
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// The step, from 0.
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    /// The attempt, from 1. Never join the reasoning of two attempts.
+    #[prost(uint32, tag = "3")]
+    pub attempt: u32,
+    /// Bytes of this attempt's reasoning (UTF-8) before this text.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// The text.
+    #[prost(string, tag = "5")]
+    pub text: ::prost::alloc::string::String,
+}
 /// A piece of a tool call of a worker, live. It has no sequence number. The first piece of a call has its id and name, the others the
 /// next text of its arguments.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1645,6 +1673,9 @@ pub struct CreateRunRequest {
     /// Whether one answer may have several tool calls. Absent: it may.
     #[prost(bool, optional, tag = "44")]
     pub parallel_tool_calls: ::core::option::Option<bool>,
+    /// Whether the caller is shown the reasoning of the worker that writes the answer, as far as its vendor shows it.
+    #[prost(bool, tag = "45")]
+    pub show_reasoning: bool,
 }
 /// The new run, or the existing one of the same request_id.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1671,7 +1702,7 @@ pub struct WatchRunRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchRunResponse {
     /// The update.
-    #[prost(oneof = "watch_run_response::Update", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "watch_run_response::Update", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub update: ::core::option::Option<watch_run_response::Update>,
 }
 /// Nested message and enum types in `WatchRunResponse`.
@@ -1697,6 +1728,9 @@ pub mod watch_run_response {
         /// A piece of a tool call of a worker.
         #[prost(message, tag = "6")]
         StepToolCall(super::StepToolCall),
+        /// Reasoning of a worker, if the request asks for it.
+        #[prost(message, tag = "7")]
+        StepReasoning(super::StepReasoning),
     }
 }
 /// The run to return.

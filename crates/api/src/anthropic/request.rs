@@ -60,15 +60,16 @@ impl MessagesRequest {
             let message = if path == "messages" { e.to_string() } else { format!("`{path}`: {e}") };
             ApiError::on_field(ErrorCode::InvalidValue, path, message)
         })?;
-        let mut policy = Policy::new(model.tier, draft.effort.or(draft.thinking).unwrap_or_default());
+        let mut policy = Policy::new(model.tier, draft.effort.or(draft.thinking.effort).unwrap_or_default());
         if let Some(podium) = &draft.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
         let Draft { sampling, answer, stops, stream, tools, .. } = draft;
         let tools = tools.finish()?;
-        let answer_tokens_max = Some(tokens_max);
+        let (answer_tokens_max, shows_reasoning) = (Some(tokens_max), draft.thinking.is_shown);
         let plain = RunRequest::new(conversation, policy);
-        let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
+        let request =
+            RunRequest { answer_tokens_max, sampling, answer, stops, tools, shows_reasoning, ..plain };
         Ok(Self { new_run: NewRun { request_id: None, model, request }, stream })
     }
 }
@@ -108,8 +109,8 @@ struct Draft {
     stream: bool,
     /// The effort of `output_config`, which counts more than `thinking`.
     effort: Option<Effort>,
-    /// The effort that `thinking` amounts to.
-    thinking: Option<Effort>,
+    /// The parameter `thinking`.
+    thinking: Thinking,
     /// The object `podium`.
     podium: Option<Value>,
 }
@@ -186,22 +187,32 @@ fn stops(field: &Field<'_>) -> Result<Stops, ApiError> {
     })
 }
 
-/// The effort that the configuration of thinking amounts to; none if it leaves the choice to the model.
-pub(super) fn thinking(field: &Field<'_>) -> Result<Option<Effort>, ApiError> {
+/// How a worker shall think.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Thinking {
+    /// The effort that it amounts to; none if it leaves the choice to the model.
+    effort: Option<Effort>,
+    /// Whether the client is shown what the worker thinks.
+    is_shown: bool,
+}
+
+pub(super) fn thinking(field: &Field<'_>) -> Result<Thinking, ApiError> {
     let thinking = field.object()?;
     field.only(thinking, &["type", "budget_tokens", "display"])?;
-    if let Some(display) = field.member(thinking, "display") {
-        display.one_of(&["summarized", "omitted", "updates"])?;
-    }
+    let is_shown = match field.member(thinking, "display") {
+        Some(display) => display.one_of(&["summarized", "omitted", "updates"])? != "omitted",
+        None => true,
+    };
     let kind = field.required(thinking, "type")?;
     match kind.one_of(&["enabled", "disabled", "adaptive", "between_tools"])? {
         "enabled" => {
             let budget = field.required(thinking, "budget_tokens")?.integer(1, u32::MAX)?;
             let fitting = BUDGETS_MAX.into_iter().find(|(budget_max, _)| budget <= *budget_max);
-            Ok(Some(fitting.map_or(Effort::XHigh, |(_, effort)| effort)))
+            let effort = Some(fitting.map_or(Effort::XHigh, |(_, effort)| effort));
+            Ok(Thinking { effort, is_shown })
         }
-        "disabled" => Ok(Some(Effort::None)),
-        _ => Ok(None),
+        "disabled" => Ok(Thinking { effort: Some(Effort::None), is_shown: false }),
+        _ => Ok(Thinking { effort: None, is_shown }),
     }
 }
 

@@ -47,6 +47,13 @@ pub(super) enum Block<'a> {
         /// Always null: workers cite no sources.
         citations: Option<()>,
     },
+    /// The thoughts of the worker before its answer.
+    Thinking {
+        /// The text.
+        thinking: &'a str,
+        /// Clients send it back with the text. Podium needs neither.
+        signature: &'static str,
+    },
     /// A call of a tool.
     ToolUse {
         /// Identifies the call.
@@ -58,7 +65,14 @@ pub(super) enum Block<'a> {
     },
 }
 
+/// The signature of every block of thinking. Clients reject an empty one.
+pub(super) const SIGNATURE: &str = "podium";
+
 impl<'a> Block<'a> {
+    pub(super) const fn thinking(thinking: &'a str) -> Self {
+        Self::Thinking { thinking, signature: SIGNATURE }
+    }
+
     pub(super) const fn text(text: &'a str) -> Self {
         Self::Text { text, citations: None }
     }
@@ -179,8 +193,9 @@ impl MessageWriter {
         let (text, calls) = (text_of_run(run)?, run.tool_calls());
         let text = Some(text).filter(|text| calls.is_empty() || !text.is_empty()).map(Block::text);
         let Ending { stop_reason, stop_sequence, stop_details } = Ending::of(run);
+        let thinking = Some(run.reply_reasoning()).filter(|text| !text.is_empty()).map(Block::thinking);
         Some(text_of(&Body {
-            content: text.into_iter().chain(calls.iter().map(Block::call)).collect(),
+            content: thinking.into_iter().chain(text).chain(calls.iter().map(Block::call)).collect(),
             stop_reason: Some(stop_reason),
             stop_sequence,
             stop_details,

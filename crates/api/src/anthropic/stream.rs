@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::error::ErrorBody;
-use super::response::{Block, Body, Ending, MessageWriter, UsageBody, text_of_run};
+use super::response::{Block, Body, Ending, MessageWriter, SIGNATURE, UsageBody, text_of_run};
 use crate::call_queue::{CallPiece, CallQueue};
 use crate::json::text_of;
 use crate::podium_object::RunBody;
@@ -43,6 +43,10 @@ enum Event<'a> {
 enum Delta<'a> {
     #[serde(rename = "text_delta")]
     Text { text: &'a str },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: &'a str },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: &'static str },
     #[serde(rename = "input_json_delta")]
     InputJson { partial_json: &'a str },
 }
@@ -76,6 +80,8 @@ pub struct MessageStream {
     next_index: u32,
     /// The index of the open block.
     open: Option<u32>,
+    /// Whether the first block has what the worker thought.
+    has_thinking: bool,
     calls: CallQueue,
     /// Text after the first call, which follows the calls.
     late_text: String,
@@ -84,7 +90,14 @@ pub struct MessageStream {
 impl MessageStream {
     /// The stream of a message.
     pub const fn new(writer: MessageWriter) -> Self {
-        Self { writer, next_index: 0, open: None, calls: CallQueue::new(), late_text: String::new() }
+        Self {
+            writer,
+            next_index: 0,
+            open: None,
+            has_thinking: false,
+            calls: CallQueue::new(),
+            late_text: String::new(),
+        }
     }
 
     /// The fields of the message.
@@ -95,6 +108,16 @@ impl MessageStream {
     /// The message without content. The number of its input tokens is an estimate.
     pub fn open(&mut self, events: &mut StreamEvents) {
         events.push_back(Event::MessageStart { message: self.writer.empty() }.written());
+    }
+
+    /// The next thoughts of the worker, before its answer.
+    pub fn thinking(&mut self, text: &str, events: &mut StreamEvents) {
+        let index = self.open.unwrap_or_else(|| {
+            self.has_thinking = true;
+            self.begin_block(Block::Thinking { thinking: "", signature: "" }, events)
+        });
+        let delta = Delta::Thinking { thinking: text };
+        events.push_back(Event::ContentBlockDelta { index, delta }.written());
     }
 
     /// The next text.
@@ -128,7 +151,7 @@ impl MessageStream {
             self.show_text(&late, events);
         }
         // A refusal without words has not been streamed.
-        if self.next_index == 0
+        if self.next_index == u32::from(self.has_thinking)
             && let Some(text) = text_of_run(run)
         {
             self.show_text(text, events);
@@ -140,6 +163,9 @@ impl MessageStream {
     }
 
     fn show_text(&mut self, text: &str, events: &mut StreamEvents) {
+        if self.is_thinking() {
+            self.end_block(events);
+        }
         let index = match self.open {
             Some(index) => index,
             None => self.begin_block(Block::text(""), events),
@@ -171,8 +197,18 @@ impl MessageStream {
         index
     }
 
+    /// Whether the open block has what the worker thinks.
+    fn is_thinking(&self) -> bool {
+        self.has_thinking && self.open == Some(0)
+    }
+
     fn end_block(&mut self, events: &mut StreamEvents) {
+        let is_thinking = self.is_thinking();
         if let Some(index) = self.open.take() {
+            if is_thinking {
+                let delta = Delta::Signature { signature: SIGNATURE };
+                events.push_back(Event::ContentBlockDelta { index, delta }.written());
+            }
             events.push_back(Event::ContentBlockStop { index }.written());
         }
     }
@@ -245,6 +281,22 @@ mod tests {
         );
         let delta = json!({"type": "text_delta", "text": "light"});
         assert_eq!(data(&events[3]), json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+    }
+
+    #[test]
+    fn thinking_stands_before_the_text_and_is_signed() {
+        let (mut stream, mut events) = (stream(), StreamEvents::new());
+        stream.thinking("I ", &mut events);
+        stream.thinking("count.", &mut events);
+        stream.text("One.", &mut events);
+        let names: Vec<_> =
+            events.iter().map(|event| event.name.unwrap().trim_start_matches("content_block_")).collect();
+        assert_eq!(names, ["start", "delta", "delta", "delta", "stop", "start", "delta"]);
+        let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+        assert_eq!(data(&events[0])["content_block"], block);
+        assert_eq!(data(&events[1])["delta"], json!({"type": "thinking_delta", "thinking": "I "}));
+        assert_eq!(data(&events[3])["delta"], json!({"type": "signature_delta", "signature": "podium"}));
+        assert_eq!((&data(&events[4])["index"], &data(&events[6])["index"]), (&json!(0), &json!(1)));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::read("tools", Kind::Array),
     Parameter::read("tool_choice", Kind::Any),
     Parameter::read("parallel_tool_calls", Kind::Flag),
+    // Not one of OpenAI's. OpenRouter and vLLM have it.
+    Parameter::read("include_reasoning", Kind::Flag),
     // The client's notes, and hints for caches that Podium does not have.
     Parameter::ignored("user", Kind::Text, any_text),
     Parameter::ignored("service_tier", Kind::Text, any_text),

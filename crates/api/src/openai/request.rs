@@ -56,6 +56,7 @@ struct Draft {
     tools: ToolsDraft,
     stream: bool,
     include_usage: Option<bool>,
+    shows_reasoning: bool,
     /// The object `podium`.
     podium: Option<Value>,
 }
@@ -84,6 +85,7 @@ impl Draft {
             "tools" => self.tools.tools(field)?,
             "tool_choice" => self.tools.choice(field)?,
             "parallel_tool_calls" => self.tools.parallel(field)?,
+            "include_reasoning" => self.shows_reasoning = field.boolean()?,
             other => return Err(unknown(other)),
         }
         Ok(())
@@ -103,10 +105,11 @@ impl Draft {
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
-        let Self { answer_tokens_max, sampling, answer, stops, .. } = self;
+        let Self { answer_tokens_max, sampling, answer, stops, shows_reasoning, .. } = self;
         let tools = self.tools.finish()?.tools;
         let plain = RunRequest::new(conversation, policy);
-        let request = RunRequest { answer_tokens_max, sampling, answer, stops, tools, ..plain };
+        let request =
+            RunRequest { answer_tokens_max, sampling, answer, stops, tools, shows_reasoning, ..plain };
         let new_run = NewRun { request_id: None, model, request };
         Ok(ChatRequest { new_run, stream: self.stream, include_usage: self.include_usage.unwrap_or(false) })
     }

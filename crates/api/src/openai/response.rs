@@ -81,6 +81,9 @@ struct MessageBody<'a> {
     /// Null if the worker refused, or called tools without a word.
     content: Option<&'a str>,
     refusal: Option<&'a str>,
+    /// The reasoning, if the request asks for it. It is a field of `OpenRouter` and vLLM, not of OpenAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallBody<'a>>,
 }
@@ -120,6 +123,8 @@ struct Delta<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallBody<'a>>,
 }
@@ -140,10 +145,10 @@ pub(super) struct UsageBody {
 pub(super) struct PromptDetails {
     cached_tokens: u64,
     /// Those that vendors wrote to their caches, which some of them charge for.
-    #[serde(skip_serializing_if = "is_zero")]
     cache_write_tokens: u64,
     orchestration_input_tokens: u64,
     orchestration_input_cached_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     step_cache_input_tokens: u64,
 }
 
@@ -213,7 +218,8 @@ impl Completion {
             None => (Some(run.reply_text()?).filter(|text| calls.is_empty() || !text.is_empty()), None),
         };
         let tool_calls = calls.iter().map(Into::into).collect();
-        let message = MessageBody { role: "assistant", content, refusal, tool_calls };
+        let reasoning = Some(run.reply_reasoning()).filter(|text| !text.is_empty());
+        let message = MessageBody { role: "assistant", content, refusal, reasoning, tool_calls };
         let finish_reason = Some(finish_reason(run));
         let choice = Choice { index: 0, message: Some(message), delta: None, logprobs: None, finish_reason };
         Some(self.body(
@@ -233,6 +239,11 @@ impl Completion {
     /// A chunk with the next text of the answer.
     pub fn delta(&self, text: &str, include_usage: bool) -> String {
         self.chunk(Delta { content: Some(text), ..Delta::default() }, None, include_usage)
+    }
+
+    /// A chunk with the next reasoning, before the answer.
+    pub fn reasoning(&self, text: &str, include_usage: bool) -> String {
+        self.chunk(Delta { reasoning: Some(text), ..Delta::default() }, None, include_usage)
     }
 
     /// A chunk in which a tool call begins.
@@ -426,6 +437,7 @@ mod tests {
             "total_tokens": 130,
             "prompt_tokens_details": {
                 "cached_tokens": 20,
+                "cache_write_tokens": 0,
                 "orchestration_input_tokens": 40,
                 "orchestration_input_cached_tokens": 15,
             },
@@ -437,7 +449,6 @@ mod tests {
     #[test]
     fn a_stream_opens_with_the_role() {
         let opening = read(&completion().opening(false));
-                "cache_write_tokens": 0,
         assert_eq!(opening["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
         assert_eq!(opening["choices"][0]["finish_reason"], Value::Null);
     }

@@ -159,7 +159,7 @@ fn chat_completion() -> Value {
         ("content", maybe(&text())),
         ("refusal", maybe(&text())),
     ]);
-    let message = with(message, &[("tool_calls", array(&reference("ToolCall")))]);
+    let message = with(message, &[("reasoning", text()), ("tool_calls", array(&reference("ToolCall")))]);
     let choice = members(&[
         ("index", count()),
         ("message", message),
@@ -259,8 +259,8 @@ fn item() -> Value {
         ("role", one_of(&["user", "assistant", "system"])),
         ("content", array(&content)),
         ("phase", one_of(&["commentary", "final_answer"])),
-        ("summary", array(&json!({}))),
-        ("encrypted_content", maybe(&text())),
+        ("summary", array(&members(&[("type", json!({"const": "summary_text"})), ("text", text())]))),
+        ("encrypted_content", text()),
         ("call_id", text()),
         ("namespace", text()),
         ("name", text()),
@@ -298,8 +298,10 @@ fn conversation() -> Value {
 
 fn message() -> Value {
     let block = with(
-        members(&[("type", one_of(&["text", "tool_use"]))]),
+        members(&[("type", one_of(&["thinking", "text", "tool_use"]))]),
         &[
+            ("thinking", text()),
+            ("signature", text()),
             ("text", text()),
             ("citations", json!({"type": "null"})),
             ("id", text()),

@@ -278,6 +278,7 @@ impl Run {
                 output,
                 calls,
                 reasoning,
+                reasoning_text,
                 usage,
                 cost,
                 finish,
@@ -290,6 +291,7 @@ impl Run {
                 let step = &mut self.round_mut(*round)?.steps[step.as_usize()];
                 (step.output, step.finish) = (Some(output.clone()), Some(*finish));
                 (step.calls, step.reasoning) = (calls.clone(), reasoning.clone());
+                step.reasoning_text.clone_from(reasoning_text);
                 Ok(())
             }
             E::StepCalled { round, step, claim, usage, cost, first_token_ms, .. } => {
@@ -426,7 +428,7 @@ impl Run {
         event: &RunEvent,
         at: Timestamp,
     ) -> Result<(), IllegalReason> {
-        let RunEvent::StepCalled { text, calls, reasoning, .. } = event else {
+        let RunEvent::StepCalled { text, calls, reasoning, reasoning_text, .. } = event else {
             return Err(IllegalReason::NoCalls);
         };
         let (claim, reply) = (end.claim, self.reply);
@@ -434,7 +436,8 @@ impl Run {
         accept(task, TaskEvent::Called, end, at)?;
         let worker = attempt_mut(task, claim)?.worker.clone().ok_or(IllegalReason::NoWorker)?;
         let (text, calls, reasoning) = (text.clone(), calls.clone(), reasoning.clone());
-        let turn = ToolTurn { reply, claim, worker, text, calls, reasoning, results: Vec::new() };
+        let (reasoning_text, results) = (reasoning_text.clone(), Vec::new());
+        let turn = ToolTurn { reply, claim, worker, text, calls, reasoning, reasoning_text, results };
         self.round_mut(step.round)?.steps[step.step.as_usize()].turns.push(Arc::new(turn));
         Ok(())
     }

@@ -55,6 +55,8 @@ pub struct StepResult {
     pub calls: Vec<ToolCall>,
     /// The sealed reasoning that the worker expects back with the results of its calls.
     pub reasoning: Vec<Reasoning>,
+    /// The reasoning before the text and the calls, if the client is shown it.
+    pub reasoning_text: String,
     /// The tokens of the attempt and their cost.
     pub spent: Spent,
     /// The reason why the worker stopped.

@@ -176,6 +176,7 @@ impl Run {
             output: result.output.clone(),
             calls: calls.to_vec(),
             reasoning: result.reasoning.clone(),
+            reasoning_text: result.reasoning_text.clone(),
             usage: result.spent.usage,
             cost: result.spent.cost,
             finish: result.finish,

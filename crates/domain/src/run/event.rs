@@ -221,6 +221,9 @@ pub enum RunEvent {
         /// The sealed reasoning that the worker expects back with the results of its calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         reasoning: Vec<Reasoning>,
+        /// The reasoning before the text and the calls, if the client is shown it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reasoning_text: String,
         /// The tokens of the attempt.
         usage: Usage,
         /// Their cost.
@@ -249,6 +252,9 @@ pub enum RunEvent {
         /// The sealed reasoning that the worker expects back with the results of its calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         reasoning: Vec<Reasoning>,
+        /// The reasoning before the text and the calls, if the client is shown it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reasoning_text: String,
         /// The tokens of the attempt.
         usage: Usage,
         /// Their cost.

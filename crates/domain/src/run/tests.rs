@@ -106,6 +106,7 @@ fn result() -> StepResult {
         output: "42".to_owned(),
         calls: Vec::new(),
         reasoning: Vec::new(),
+        reasoning_text: String::new(),
         spent: Spent {
             usage: Usage { prompt_tokens: 1, completion_tokens: 1, ..Usage::NONE },
             cost: Cost::from_nano_usd(1),

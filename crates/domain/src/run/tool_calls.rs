@@ -76,6 +76,25 @@ impl Run {
         if self.is_suspended() { Some(self.text_before_calls(self.reply)) } else { self.answer() }
     }
 
+    /// The reasoning before the text of the current reply; empty if there is none, the client is not shown it, or the reply is not
+    /// complete.
+    pub fn reply_reasoning(&self) -> &str {
+        match self.state {
+            RunState::Succeeded { round, step } => {
+                self.step_run(StepRef { round, step }).map_or("", |step| &step.reasoning_text)
+            }
+            RunState::Suspended => {
+                self.turns_of(self.reply).first().map_or("", |(_, turn)| &turn.reasoning_text)
+            }
+            RunState::Active | RunState::Failed { .. } | RunState::Cancelled => "",
+        }
+    }
+
+    /// Whether the client is shown the reasoning of a step, which must be a final one.
+    pub fn shows_reasoning_of(&self, step: StepRef) -> bool {
+        self.spec.request.shows_reasoning && self.is_final_step(step.round, step.step)
+    }
+
     /// The time at which the current reply was complete; `None` if it is not.
     pub fn replied_at(&self) -> Option<Timestamp> {
         if self.is_suspended() { self.suspended_at } else { self.ended_at }
@@ -179,6 +198,7 @@ impl Run {
             text: result.output.clone(),
             calls: result.calls.clone(),
             reasoning: result.reasoning.clone(),
+            reasoning_text: result.reasoning_text.clone(),
             usage: result.spent.usage,
             cost: result.spent.cost,
             first_token_ms: result.first_token_ms,

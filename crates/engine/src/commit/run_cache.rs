@@ -188,6 +188,7 @@ fn bytes_of_output(step: &StepRun) -> usize {
     step.output.as_ref().map_or(0, String::len)
         + step.calls.iter().map(ToolCall::bytes).sum::<usize>()
         + step.reasoning.iter().map(Reasoning::bytes).sum::<usize>()
+        + step.reasoning_text.len()
         + step.turns.iter().map(|turn| size_of::<ToolTurn>() + turn.bytes()).sum::<usize>()
 }
 

@@ -87,7 +87,7 @@ impl<'a> Progress<'a> {
             call,
             began: context.now(),
             first_token_at: None,
-            written: Written::of_call(call.run.tools_of(call.step).as_deref()),
+            written: Written::of_step(&call.run, call.step),
             broke_off: false,
             settlement: Settlement::default(),
             permit: Some(permit),
@@ -158,7 +158,9 @@ impl ClaimedCall<'_> {
                 Ok(piece) => piece,
                 Err(ended) => return ended,
             };
-            progress.first_token_at.get_or_insert_with(|| self.context.now());
+            if !matches!(piece, Piece::Reasoning(_)) {
+                progress.first_token_at.get_or_insert_with(|| self.context.now());
+            }
             if let Err(ended) = self.show(&piece, progress).await {
                 return ended;
             }
@@ -170,8 +172,11 @@ impl ClaimedCall<'_> {
         while let Some(event) = events.next().await {
             let written = &mut progress.written;
             match event {
-                // Nobody watches a worker's reasoning.
-                Ok(ChatEvent::Reasoning(text)) => written.think(&text),
+                Ok(ChatEvent::Reasoning(text)) => {
+                    if written.think(&text) {
+                        return Ok(Piece::Reasoning(text));
+                    }
+                }
                 Ok(ChatEvent::ReasoningSealed(seal)) => written.seal(seal),
                 Ok(ChatEvent::Unread(bytes)) => written.add_unread(bytes),
                 Ok(ChatEvent::Quota(quota)) => progress.settlement.quota = quota,
@@ -230,8 +235,14 @@ impl ClaimedCall<'_> {
 
     /// Publishes a piece of output.
     async fn show(&self, piece: &Piece, progress: &mut Progress<'_>) -> Result<(), Ended> {
-        let (Piece::Text(text) | Piece::CallBegun { name: text, .. } | Piece::Arguments { text, .. }) = piece;
-        if let Some(ended) = self.exceeded(text.len(), progress) {
+        let bytes = match piece {
+            Piece::Text(text) | Piece::CallBegun { name: text, .. } | Piece::Arguments { text, .. } => {
+                text.len()
+            }
+            // It has a limit of its own.
+            Piece::Reasoning(_) => 0,
+        };
+        if let Some(ended) = self.exceeded(bytes, progress) {
             return Err(ended);
         }
         let (offset, text) = progress.written.add(piece);
@@ -260,9 +271,18 @@ impl ClaimedCall<'_> {
             return Ended::Failed { message, cure, spent };
         }
         let written = std::mem::replace(&mut progress.written, Written::of_call(None));
-        let WrittenParts { text: output, calls, reasoning } = written.into_parts();
+        let WrittenParts { text: output, calls, reasoning, reasoning_text } = written.into_parts();
         let first_token_ms = progress.first_token_ms();
-        Ended::Finished(StepResult { output, calls, reasoning, spent, finish, first_token_ms, saved: None })
+        Ended::Finished(StepResult {
+            output,
+            calls,
+            reasoning,
+            reasoning_text,
+            spent,
+            finish,
+            first_token_ms,
+            saved: None,
+        })
     }
 
     /// The error of an answer without text, and its remedy. Two kinds of answers without text are results: a worker declined, which the

@@ -16,7 +16,7 @@ use podium_domain::tools::{CallsAtOnce, ToolUse};
 use podium_domain::trace::TraceParent;
 use podium_ports::limiter::{Outcome, Permit, Settlement};
 use podium_ports::run_traces::RunTraces;
-use podium_ports::vendor::ChatRequest;
+use podium_ports::vendor::{ChatRequest, ReasoningText};
 
 use crate::claims::claim::Claimed;
 use crate::lanes::slots::Slot;
@@ -112,6 +112,7 @@ fn request(run: &Run, step: StepRef, worker: &Worker) -> Option<ChatRequest> {
         answer,
         effort: (worker.takes_effort() && may_reason).then_some(asked.policy.effort),
         tools,
+        reasoning: if run.shows_reasoning_of(step) { ReasoningText::Shown } else { ReasoningText::Hidden },
         ..ChatRequest::new(messages, worker.output_tokens_max.min(answer_tokens_max))
     })
 }

@@ -1,6 +1,7 @@
-//! The output of a call so far: text, tool calls, and the reasoning that the worker expects back.
+//! The output of a call so far: text, tool calls, the reasoning that the worker expects back, and the reasoning that the client sees.
 
 use podium_domain::content::{Reasoning, Seal, ToolCall};
+use podium_domain::run::{Run, StepRef};
 use podium_domain::tools::{CallsAtOnce, ToolUse};
 
 use crate::live_text::{Form, LiveWriter, Piece};
@@ -8,10 +9,17 @@ use crate::live_text::{Form, LiveWriter, Piece};
 /// Most bytes of sealed reasoning that are stored with a step. Beyond it none is, and the worker continues without its reasoning.
 const REASONING_BYTES_MAX: usize = 512 << 10;
 
+/// Most bytes of reasoning that are shown.
+const SHOWN_BYTES_MAX: usize = 256 << 10;
+
 /// The output of a worker.
 #[derive(Debug)]
 pub(super) struct Written {
     text: String,
+    /// The reasoning that is shown.
+    shown: String,
+    /// Whether the next reasoning is shown: the client wants it, and the worker has written nothing else.
+    shows_reasoning: bool,
     calls: Vec<ToolCall>,
     /// Bytes of the calls: of those that are complete, or of their pieces if that is more.
     call_bytes: usize,
@@ -32,9 +40,17 @@ pub(super) struct WrittenParts {
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
     pub(super) reasoning: Vec<Reasoning>,
+    pub(super) reasoning_text: String,
 }
 
 impl Written {
+    /// The output of a call for a step.
+    pub(super) fn of_step(run: &Run, step: StepRef) -> Self {
+        let shows_reasoning = run.shows_reasoning_of(step);
+        let live = LiveWriter::new(Form::of(run, step));
+        Self { shows_reasoning, live, ..Self::of_call(run.tools_of(step).as_deref()) }
+    }
+
     /// The output of a call that offers `tools`.
     ///
     /// A worker that cannot be told to make one call at a time may make several. Only the first counts then.
@@ -46,6 +62,8 @@ impl Written {
         });
         Self {
             text: String::new(),
+            shown: String::new(),
+            shows_reasoning: false,
             calls: Vec::new(),
             call_bytes: 0,
             streamed_bytes: 0,
@@ -54,7 +72,7 @@ impl Written {
             unsealed: String::new(),
             reasoning_bytes: 0,
             calls_max,
-            live: LiveWriter::new(Form::of(calls_max > 0)),
+            live: LiveWriter::new(if calls_max > 0 { Form::Records } else { Form::Plain }),
             live_bytes: 0,
         }
     }
@@ -66,8 +84,10 @@ impl Written {
 
     /// Adds a piece. Returns its live text with the offset of that.
     pub(super) fn add(&mut self, piece: &Piece) -> (u64, String) {
+        self.shows_reasoning &= matches!(piece, Piece::Reasoning(_));
         match piece {
             Piece::Text(text) => self.text.push_str(text),
+            Piece::Reasoning(text) => self.shown.push_str(text),
             Piece::CallBegun { name, .. } => self.streamed_bytes += name.len(),
             Piece::Arguments { text, .. } => self.streamed_bytes += text.len(),
         }
@@ -78,19 +98,22 @@ impl Written {
 
     /// Adds a complete call.
     pub(super) fn add_call(&mut self, call: ToolCall) {
+        self.shows_reasoning = false;
         if self.takes_call(self.calls.len()) {
             self.call_bytes += call.bytes();
             self.calls.push(call);
         }
     }
 
-    /// Adds reasoning.
-    pub(super) fn think(&mut self, text: &str) {
+    /// Adds reasoning. Returns whether it is shown, and must be added as a piece, too.
+    pub(super) fn think(&mut self, text: &str) -> bool {
         self.hidden_bytes += text.len();
         if self.calls_max > 0 && self.reasoning_bytes <= REASONING_BYTES_MAX {
             self.reasoning_bytes += text.len();
             self.unsealed.push_str(text);
         }
+        self.shows_reasoning &= self.shown.len() + text.len() <= SHOWN_BYTES_MAX;
+        self.shows_reasoning && !text.is_empty()
     }
 
     /// Seals the reasoning since the last seal.
@@ -133,7 +156,7 @@ impl Written {
     pub(super) fn into_parts(self) -> WrittenParts {
         let needs_reasoning = !self.calls.is_empty() && self.reasoning_bytes <= REASONING_BYTES_MAX;
         let reasoning = if needs_reasoning { self.reasoning } else { Vec::new() };
-        WrittenParts { text: self.text, calls: self.calls, reasoning }
+        WrittenParts { text: self.text, calls: self.calls, reasoning, reasoning_text: self.shown }
     }
 }
 
@@ -179,6 +202,33 @@ mod tests {
         assert_eq!(kept(1, 10), ["hm", ""]);
         assert_eq!(kept(0, 10), [""; 0]);
         assert_eq!(kept(1, REASONING_BYTES_MAX), [""; 0]);
+    }
+
+    #[test]
+    fn reasoning_is_shown_until_the_worker_writes_something_else() {
+        let shown = |pieces: &[&str]| {
+            let mut written = Written { shows_reasoning: true, ..Written::of_call(None) };
+            for text in pieces {
+                let piece = match text.strip_prefix('=') {
+                    Some(answer) => Piece::Text(answer.to_owned()),
+                    None if written.think(text) => Piece::Reasoning((*text).to_owned()),
+                    None => continue,
+                };
+                written.add(&piece);
+            }
+            let parts = written.into_parts();
+            (parts.reasoning_text, parts.text)
+        };
+        let of = |reasoning: &str, text: &str| (reasoning.to_owned(), text.to_owned());
+        assert_eq!(
+            shown(&["First, ", "I count.", "=One.", "Then", "=Two."]),
+            of("First, I count.", "One.Two.")
+        );
+        assert_eq!(shown(&["=One."]), of("", "One."));
+        let long = "x".repeat(SHOWN_BYTES_MAX);
+        assert_eq!(shown(&["a", &long, "b", "=One."]), of("a", "One."), "no part is left out before another");
+        let mut hidden = Written::of_call(None);
+        assert!(!hidden.think("hm"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Streams the answer while it is written. Plain clients cannot retract text, so texts of two attempts are never mixed: text of a
-//! second attempt is shown only if it continues the text that was shown of the first. The same holds for tool calls.
+//! second attempt is shown only if it continues the text that was shown of the first. The same holds for tool calls. Reasoning may be
+//! replaced until the text begins.
 
 use std::collections::VecDeque;
 
@@ -16,6 +17,10 @@ use crate::parts::Parts;
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerPart {
+    /// The next reasoning, before any text or call.
+    Reasoning(String),
+    /// The reasoning so far is void: another attempt began.
+    ReasoningRestarted,
     /// The next text.
     Text(String),
     /// The next tool call begins.
@@ -68,9 +73,10 @@ struct Call {
     arguments: String,
 }
 
-/// Text and tool calls of an answer, as far as they are known.
+/// Reasoning, text and tool calls of an answer, as far as they are known.
 #[derive(Debug, Default)]
 struct Content {
+    reasoning: String,
     text: String,
     calls: Vec<Call>,
 }
@@ -81,12 +87,12 @@ impl Content {
         let text = run.reply_text()?.to_owned();
         let calls = run.tool_calls().into_iter();
         let calls = calls.map(|call| Call { id: call.id, name: call.name, arguments: call.arguments });
-        Some(Self { text, calls: calls.collect() })
+        Some(Self { reasoning: run.reply_reasoning().to_owned(), text, calls: calls.collect() })
     }
 
     /// What follows `self` in `next`; `None` if `next` does not begin with `self`.
     fn news(&self, next: &Self) -> Option<Vec<AnswerPart>> {
-        let mut parts = Vec::new();
+        let mut parts = self.new_reasoning(next);
         let text = next.text.strip_prefix(self.text.as_str())?;
         if !text.is_empty() {
             parts.push(AnswerPart::Text(text.to_owned()));
@@ -113,9 +119,24 @@ impl Content {
         Some(parts)
     }
 
+    /// The reasoning that follows `self` in `next`. None follows a text or a call, because clients do not expect it there.
+    fn new_reasoning(&self, next: &Self) -> Vec<AnswerPart> {
+        if !self.text.is_empty() || !self.calls.is_empty() {
+            return Vec::new();
+        }
+        let (restart, rest) = match next.reasoning.strip_prefix(self.reasoning.as_str()) {
+            Some(rest) => (None, rest),
+            None => (Some(AnswerPart::ReasoningRestarted), next.reasoning.as_str()),
+        };
+        let rest = (!rest.is_empty()).then(|| AnswerPart::Reasoning(rest.to_owned()));
+        restart.into_iter().chain(rest).collect()
+    }
+
     /// Adds a part that follows.
     fn add(&mut self, part: &AnswerPart) {
         match part {
+            AnswerPart::Reasoning(text) => self.reasoning.push_str(text),
+            AnswerPart::ReasoningRestarted => self.reasoning.clear(),
             AnswerPart::Text(text) => self.text.push_str(text),
             AnswerPart::CallBegun { index, id, name } => {
                 // Positions have no gaps.
@@ -189,6 +210,7 @@ impl Answering {
                 }
                 AnswerPart::Text(frame.text)
             }
+            Update::Reasoning { text, is_answer: true, .. } => AnswerPart::Reasoning(text),
             Update::ToolCall { index, piece, is_answer: true, .. } => match piece {
                 ToolCallPiece::Begun { id, name } => {
                     AnswerPart::CallBegun { index, id: id.to_string(), name }
@@ -200,9 +222,11 @@ impl Answering {
                 self.is_same = false;
                 return;
             }
-            Update::Event(_) | Update::Planning { .. } | Update::Frame { .. } | Update::ToolCall { .. } => {
-                return;
-            }
+            Update::Event(_)
+            | Update::Planning { .. }
+            | Update::Reasoning { .. }
+            | Update::Frame { .. }
+            | Update::ToolCall { .. } => return,
         };
         self.current.add(&part);
         if self.is_same {
@@ -242,7 +266,8 @@ mod tests {
             name: (*name).to_owned(),
             arguments: (*arguments).to_owned(),
         };
-        Content { text: text.to_owned(), calls: calls.iter().map(call).collect() }
+        let (reasoning, text) = (String::new(), text.to_owned());
+        Content { reasoning, text, calls: calls.iter().map(call).collect() }
     }
 
     #[test]
@@ -264,5 +289,22 @@ mod tests {
         ] {
             assert_eq!(shown.news(&other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn reasoning_is_replaced_until_a_text_or_a_call_is_shown() {
+        let of =
+            |reasoning: &str, text: &str| Content { reasoning: reasoning.to_owned(), ..content(text, &[]) };
+        let new = |text: &str| AnswerPart::Reasoning(text.to_owned());
+        let text = |text: &str| AnswerPart::Text(text.to_owned());
+        assert_eq!(of("Fi", "").news(&of("First", "")).unwrap(), [new("rst")]);
+        assert_eq!(of("First", "").news(&of("First", "One.")).unwrap(), [text("One.")]);
+        let restarted = [AnswerPart::ReasoningRestarted, new("Second"), text("One.")];
+        assert_eq!(of("First", "").news(&of("Second", "One.")).unwrap(), restarted);
+        assert_eq!(
+            of("First", "").news(&of("", "One.")).unwrap(),
+            [AnswerPart::ReasoningRestarted, text("One.")]
+        );
+        assert_eq!(of("First", "O").news(&of("Second", "One.")).unwrap(), [text("ne.")]);
     }
 }

@@ -49,6 +49,20 @@ pub enum Update {
         /// Whether it is text of the run's answer.
         is_answer: bool,
     },
+    /// Reasoning of the worker of a final step, before its text and its calls, if the request asks for it. The texts of one attempt
+    /// have no gaps or overlaps.
+    Reasoning {
+        /// The step.
+        step: StepRef,
+        /// The attempt.
+        claim: ClaimId,
+        /// Bytes of the attempt's reasoning before this text.
+        offset: u64,
+        /// The text.
+        text: String,
+        /// Whether it is the reasoning of the run's answer.
+        is_answer: bool,
+    },
     /// A piece of a tool call of a worker. The pieces of one attempt have no gaps or overlaps.
     ToolCall {
         /// The step.
@@ -101,6 +115,8 @@ struct Shown {
     bytes: u64,
     /// Bytes of text that were shown.
     text_bytes: u64,
+    /// Bytes of reasoning that were shown.
+    reasoning_bytes: u64,
     reader: LiveReader,
 }
 
@@ -352,7 +368,8 @@ impl Watcher {
     /// Passes the next live text of an attempt on.
     fn show(&mut self, step: StepRef, claim: ClaimId, live: &str) {
         let (is_answer, form) = (self.is_answer(step), self.form(step));
-        let fresh = Shown { claim, bytes: 0, text_bytes: 0, reader: LiveReader::new(form) };
+        let fresh =
+            Shown { claim, bytes: 0, text_bytes: 0, reasoning_bytes: 0, reader: LiveReader::new(form) };
         let shown = match self.shown.entry(step) {
             Entry::Occupied(mut before) if before.get().claim != claim => {
                 before.insert(fresh);
@@ -371,6 +388,12 @@ impl Watcher {
                     self.pending.push_back(Update::Frame { frame, is_answer });
                     continue;
                 }
+                Piece::Reasoning(text) => {
+                    let offset = shown.reasoning_bytes;
+                    shown.reasoning_bytes += text.len() as u64;
+                    self.pending.push_back(Update::Reasoning { step, claim, offset, text, is_answer });
+                    continue;
+                }
                 Piece::CallBegun { index, name } => {
                     let id = CallId::new(self.id, step, claim, index);
                     (index, ToolCallPiece::Begun { id, name })
@@ -383,8 +406,7 @@ impl Watcher {
 
     /// The form of the live text of a step whose round is planned.
     fn form(&self, step: StepRef) -> Form {
-        let tools = self.run.as_ref().and_then(|run| run.tools_of(step));
-        Form::of(tools.is_some_and(|tools| tools.may_call()))
+        self.run.as_ref().map_or(Form::Plain, |run| Form::of(run, step))
     }
 
     fn holds(&self, step: StepRef, claim: ClaimId) -> bool {

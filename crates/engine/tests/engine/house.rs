@@ -202,7 +202,10 @@ impl House {
             while let Some(part) = parts.next().await {
                 match part.unwrap() {
                     AnswerPart::Text(text) => texts.push(text),
-                    AnswerPart::CallBegun { .. } | AnswerPart::CallArguments { .. } => {}
+                    AnswerPart::Reasoning(_)
+                    | AnswerPart::ReasoningRestarted
+                    | AnswerPart::CallBegun { .. }
+                    | AnswerPart::CallArguments { .. } => {}
                     AnswerPart::Ended(run) => return (texts, *run),
                 }
             }

@@ -66,6 +66,7 @@ async fn reply(house: &House, id: RunId, number: u16) -> (String, Vec<(String, S
             }
             AnswerPart::CallArguments { index, text } => calls[index].1 += &text,
             AnswerPart::Ended(run) => return (text, calls, *run),
+            part => panic!("nobody asked for reasoning: {part:?}"),
         }
     }
     panic!("the stream ended before the reply did");

@@ -104,7 +104,7 @@ async fn a_run_ends_with_the_calls_of_its_final_step_as_they_were_streamed() {
                 calls.push((id, name, String::new()));
             }
             AnswerPart::CallArguments { index, text } => calls[index].2 += &text,
-            AnswerPart::Ended(_) => panic!("it ended twice"),
+            part => panic!("it ended twice, or shows reasoning: {part:?}"),
         }
     }
     assert_eq!((text.as_str(), run.answer()), ("I look.", Some("I look.")));

@@ -38,6 +38,10 @@ pub(super) trait AnswerFormat: Send + 'static {
     fn whole(&self, run: &Run) -> Option<String>;
     /// The events that begin a stream.
     fn open(&mut self, events: &mut StreamEvents);
+    /// The events for the next reasoning, which comes before any text and call. Only a request that asks for it gets it.
+    fn reasoning(&mut self, text: &str, events: &mut StreamEvents);
+    /// The reasoning so far is void, because another attempt began.
+    fn reasoning_restarted(&mut self) {}
     /// The events for the next text of the answer.
     fn text(&mut self, text: &str, events: &mut StreamEvents);
     /// The events for the next tool call of the answer, of which only the id and the name are known. `index` counts from 0.
@@ -169,8 +173,8 @@ pub(super) async fn streaming<F: AnswerFormat>(
         let steps = run.rounds().iter().flat_map(|round| &round.steps);
         let calls = |step: &StepRun| step.calls.iter().map(ToolCall::bytes).sum::<usize>() * 2;
         let turns = |step: &StepRun| step.turns.iter().map(|turn| turn.bytes()).sum::<usize>();
-        let bytes =
-            steps.map(|step| step.output.as_ref().map_or(0, String::len) + calls(step) + turns(step)).sum();
+        let texts = |step: &StepRun| step.output.as_ref().map_or(0, String::len) + step.reasoning_text.len();
+        let bytes = steps.map(|step| texts(step) + calls(step) + turns(step)).sum();
         (replayed(run), Some(unread.hold(bytes).map_err(|_| error_mapping::overloaded(id))?))
     } else {
         drop(run);
@@ -205,7 +209,9 @@ fn replayed(run: Arc<Run>) -> Answer {
         pieces.push_back(AnswerPart::CallBegun { index, id: call.id, name: call.name });
         pieces.push_back(AnswerPart::CallArguments { index, text });
     }
-    stream::unfold(Some((run, 0, pieces)), |state| async {
+    let reasoning = Some(run.reply_reasoning().to_owned()).filter(|text| !text.is_empty());
+    let reasoning = stream::iter(reasoning.map(|text| Ok(AnswerPart::Reasoning(text))));
+    let rest = stream::unfold(Some((run, 0, pieces)), |state| async {
         let (run, at, mut calls) = state?;
         let rest = run.reply_text().map_or("", |answer| &answer[at..]);
         if !rest.is_empty() {
@@ -217,8 +223,8 @@ fn replayed(run: Arc<Run>) -> Answer {
             Some(part) => Some((Ok(part), Some((run, at, calls)))),
             None => Some((Ok(AnswerPart::Ended(Box::new(Arc::unwrap_or_clone(run)))), None)),
         }
-    })
-    .boxed()
+    });
+    reasoning.chain(rest).boxed()
 }
 
 /// Makes a run, finds the one that an earlier request made, or continues a suspended one, and answers after the end of its reply.
@@ -306,6 +312,8 @@ impl<F: AnswerFormat> Streaming<F> {
                 }
             };
             match part? {
+                Ok(AnswerPart::Reasoning(text)) => self.format.reasoning(&text, &mut self.events),
+                Ok(AnswerPart::ReasoningRestarted) => self.format.reasoning_restarted(),
                 Ok(AnswerPart::Text(text)) => self.format.text(&text, &mut self.events),
                 Ok(AnswerPart::CallBegun { index, id, name }) => {
                     self.format.call_begun(index, &id, &name, &mut self.events);

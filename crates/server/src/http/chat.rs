@@ -46,6 +46,10 @@ impl AnswerFormat for ChatFormat {
         events.push_back(StreamEvent::unnamed(self.completion.opening(self.include_usage)));
     }
 
+    fn reasoning(&mut self, text: &str, events: &mut StreamEvents) {
+        events.push_back(StreamEvent::unnamed(self.completion.reasoning(text, self.include_usage)));
+    }
+
     fn text(&mut self, text: &str, events: &mut StreamEvents) {
         events.push_back(StreamEvent::unnamed(self.completion.delta(text, self.include_usage)));
     }

@@ -62,6 +62,10 @@ impl AnswerFormat for MessagesFormat {
         self.stream.open(events);
     }
 
+    fn reasoning(&mut self, text: &str, events: &mut StreamEvents) {
+        self.stream.thinking(text, events);
+    }
+
     fn text(&mut self, text: &str, events: &mut StreamEvents) {
         self.stream.text(text, events);
     }

@@ -335,6 +335,14 @@ impl AnswerFormat for ResponseFormat {
         events.append(&mut self.opening);
     }
 
+    fn reasoning(&mut self, text: &str, _events: &mut StreamEvents) {
+        self.stream.reasoning(text);
+    }
+
+    fn reasoning_restarted(&mut self) {
+        self.stream.restart_reasoning();
+    }
+
     fn text(&mut self, text: &str, events: &mut StreamEvents) {
         self.stream.text(text, events);
     }

@@ -230,7 +230,7 @@ impl Board {
                     row.live.clear();
                 }
             }
-            Some(Update::StepToolCall(_) | Update::Heartbeat(_)) | None => {}
+            Some(Update::StepReasoning(_) | Update::StepToolCall(_) | Update::Heartbeat(_)) | None => {}
         }
     }
 

@@ -151,7 +151,7 @@ class StepReady(_message.Message):
     def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class StepDone(_message.Message):
-    __slots__ = ("round", "step", "attempt", "output", "usage", "cost_nano_usd", "first_token_ms", "finish_reason", "saved", "tool_calls")
+    __slots__ = ("round", "step", "attempt", "output", "usage", "cost_nano_usd", "first_token_ms", "finish_reason", "saved", "tool_calls", "reasoning")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,7 @@ class StepDone(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
     round: int
     step: int
     attempt: int
@@ -172,10 +173,11 @@ class StepDone(_message.Message):
     finish_reason: _run_pb2.FinishReason
     saved: _run_pb2.Saved
     tool_calls: _containers.RepeatedCompositeFieldContainer[_run_pb2.ToolCall]
-    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., finish_reason: _Optional[_Union[_run_pb2.FinishReason, str]] = ..., saved: _Optional[_Union[_run_pb2.Saved, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ...) -> None: ...
+    reasoning: str
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., finish_reason: _Optional[_Union[_run_pb2.FinishReason, str]] = ..., saved: _Optional[_Union[_run_pb2.Saved, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ...) -> None: ...
 
 class StepCalled(_message.Message):
-    __slots__ = ("round", "step", "attempt", "text", "tool_calls", "usage", "cost_nano_usd", "first_token_ms")
+    __slots__ = ("round", "step", "attempt", "text", "tool_calls", "usage", "cost_nano_usd", "first_token_ms", "reasoning")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +186,7 @@ class StepCalled(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COST_NANO_USD_FIELD_NUMBER: _ClassVar[int]
     FIRST_TOKEN_MS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
     round: int
     step: int
     attempt: int
@@ -192,7 +195,8 @@ class StepCalled(_message.Message):
     usage: _run_pb2.Usage
     cost_nano_usd: int
     first_token_ms: int
-    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., text: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ...) -> None: ...
+    reasoning: str
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., text: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., reasoning: _Optional[str] = ...) -> None: ...
 
 class Suspended(_message.Message):
     __slots__ = ()
@@ -319,6 +323,20 @@ class StepText(_message.Message):
     text: str
     is_answer: bool
     def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., offset: _Optional[int] = ..., text: _Optional[str] = ..., is_answer: bool = ...) -> None: ...
+
+class StepReasoning(_message.Message):
+    __slots__ = ("round", "step", "attempt", "offset", "text")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    step: int
+    attempt: int
+    offset: int
+    text: str
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., offset: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class StepToolCall(_message.Message):
     __slots__ = ("round", "step", "attempt", "index", "id", "name", "arguments", "is_answer")

@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateRunRequest(_message.Message):
-    __slots__ = ("request_id", "model", "messages", "effort", "policy", "answer_tokens_max", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls")
+    __slots__ = ("request_id", "model", "messages", "effort", "policy", "answer_tokens_max", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls", "show_reasoning")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,7 @@ class CreateRunRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     messages: _containers.RepeatedCompositeFieldContainer[_run_pb2.Message]
@@ -37,7 +38,8 @@ class CreateRunRequest(_message.Message):
     tools: _containers.RepeatedCompositeFieldContainer[_run_pb2.Tool]
     tool_choice: _run_pb2.ToolChoice
     parallel_tool_calls: bool
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_run_pb2.Message, _Mapping]]] = ..., effort: _Optional[_Union[_run_pb2.Effort, str]] = ..., policy: _Optional[_Union[_run_pb2.Policy, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., sampling: _Optional[_Union[_run_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_run_pb2.ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[_run_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_run_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ...) -> None: ...
+    show_reasoning: bool
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_run_pb2.Message, _Mapping]]] = ..., effort: _Optional[_Union[_run_pb2.Effort, str]] = ..., policy: _Optional[_Union[_run_pb2.Policy, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., sampling: _Optional[_Union[_run_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_run_pb2.ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[_run_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_run_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ..., show_reasoning: bool = ...) -> None: ...
 
 class CreateRunResponse(_message.Message):
     __slots__ = ("run", "existing")
@@ -56,20 +58,22 @@ class WatchRunRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
 
 class WatchRunResponse(_message.Message):
-    __slots__ = ("event", "planning_text", "step_text", "step_restarted", "heartbeat", "step_tool_call")
+    __slots__ = ("event", "planning_text", "step_text", "step_restarted", "heartbeat", "step_tool_call", "step_reasoning")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     PLANNING_TEXT_FIELD_NUMBER: _ClassVar[int]
     STEP_TEXT_FIELD_NUMBER: _ClassVar[int]
     STEP_RESTARTED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STEP_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
+    STEP_REASONING_FIELD_NUMBER: _ClassVar[int]
     event: _event_pb2.RunEvent
     planning_text: _event_pb2.PlanningText
     step_text: _event_pb2.StepText
     step_restarted: _event_pb2.StepRestarted
     heartbeat: _event_pb2.Heartbeat
     step_tool_call: _event_pb2.StepToolCall
-    def __init__(self, event: _Optional[_Union[_event_pb2.RunEvent, _Mapping]] = ..., planning_text: _Optional[_Union[_event_pb2.PlanningText, _Mapping]] = ..., step_text: _Optional[_Union[_event_pb2.StepText, _Mapping]] = ..., step_restarted: _Optional[_Union[_event_pb2.StepRestarted, _Mapping]] = ..., heartbeat: _Optional[_Union[_event_pb2.Heartbeat, _Mapping]] = ..., step_tool_call: _Optional[_Union[_event_pb2.StepToolCall, _Mapping]] = ...) -> None: ...
+    step_reasoning: _event_pb2.StepReasoning
+    def __init__(self, event: _Optional[_Union[_event_pb2.RunEvent, _Mapping]] = ..., planning_text: _Optional[_Union[_event_pb2.PlanningText, _Mapping]] = ..., step_text: _Optional[_Union[_event_pb2.StepText, _Mapping]] = ..., step_restarted: _Optional[_Union[_event_pb2.StepRestarted, _Mapping]] = ..., heartbeat: _Optional[_Union[_event_pb2.Heartbeat, _Mapping]] = ..., step_tool_call: _Optional[_Union[_event_pb2.StepToolCall, _Mapping]] = ..., step_reasoning: _Optional[_Union[_event_pb2.StepReasoning, _Mapping]] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

@@ -464,7 +464,7 @@ class FailedStepInfo(_message.Message):
     def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., worker: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("run_id", "sequence", "state", "request_id", "model", "tier", "effort", "policy", "messages", "conductor", "pool", "rounds", "answer", "failure", "usage", "planning_usage", "cost_nano_usd", "accept_time", "deadline_time", "end_time", "answer_tokens_max", "wasted_usage", "wasted_cost_nano_usd", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls", "tool_calls", "results_due_time", "saved", "fallbacks", "failed_steps", "degraded", "refused", "trace_id")
+    __slots__ = ("run_id", "sequence", "state", "request_id", "model", "tier", "effort", "policy", "messages", "conductor", "pool", "rounds", "answer", "failure", "usage", "planning_usage", "cost_nano_usd", "accept_time", "deadline_time", "end_time", "answer_tokens_max", "wasted_usage", "wasted_cost_nano_usd", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls", "tool_calls", "results_due_time", "reasoning", "saved", "fallbacks", "failed_steps", "degraded", "refused", "trace_id")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -496,6 +496,7 @@ class Run(_message.Message):
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     RESULTS_DUE_TIME_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     FALLBACKS_FIELD_NUMBER: _ClassVar[int]
     FAILED_STEPS_FIELD_NUMBER: _ClassVar[int]
@@ -533,13 +534,14 @@ class Run(_message.Message):
     parallel_tool_calls: bool
     tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
     results_due_time: _timestamp_pb2.Timestamp
+    reasoning: str
     saved: Saved
     fallbacks: int
     failed_steps: _containers.RepeatedCompositeFieldContainer[FailedStepInfo]
     degraded: bool
     refused: bool
     trace_id: str
-    def __init__(self, run_id: _Optional[str] = ..., sequence: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., request_id: _Optional[str] = ..., model: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., effort: _Optional[_Union[Effort, str]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., conductor: _Optional[str] = ..., pool: _Optional[str] = ..., rounds: _Optional[_Iterable[_Union[Round, _Mapping]]] = ..., answer: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., planning_usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., accept_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., wasted_usage: _Optional[_Union[Usage, _Mapping]] = ..., wasted_cost_nano_usd: _Optional[int] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., response_format: _Optional[_Union[ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., results_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., fallbacks: _Optional[int] = ..., failed_steps: _Optional[_Iterable[_Union[FailedStepInfo, _Mapping]]] = ..., degraded: bool = ..., refused: bool = ..., trace_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., sequence: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., request_id: _Optional[str] = ..., model: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., effort: _Optional[_Union[Effort, str]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., conductor: _Optional[str] = ..., pool: _Optional[str] = ..., rounds: _Optional[_Iterable[_Union[Round, _Mapping]]] = ..., answer: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., planning_usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., accept_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., wasted_usage: _Optional[_Union[Usage, _Mapping]] = ..., wasted_cost_nano_usd: _Optional[int] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., response_format: _Optional[_Union[ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., results_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning: _Optional[str] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., fallbacks: _Optional[int] = ..., failed_steps: _Optional[_Iterable[_Union[FailedStepInfo, _Mapping]]] = ..., degraded: bool = ..., refused: bool = ..., trace_id: _Optional[str] = ...) -> None: ...
 
 class RunSummary(_message.Message):
     __slots__ = ("run_id", "state", "model", "question", "steps", "cost_nano_usd", "accept_time", "end_time", "wasted_cost_nano_usd", "saved_cost_nano_usd", "fallbacks", "failed_steps", "degraded", "refused")

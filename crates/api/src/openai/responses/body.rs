@@ -275,7 +275,7 @@ impl ResponseWriter {
         let content = key.seal(&run.spec().tenant, &Turn::of(run)?).ok()?;
         Some(Item::Reasoning {
             id: reasoning_id(ResponseId::of(run)),
-            summary: [],
+            summary: Vec::new(),
             encrypted_content: Some(content),
         })
     }

@@ -124,6 +124,11 @@ pub(super) fn reasoning_id(response: ResponseId) -> String {
     format!("{REASONING}{}", response.stem())
 }
 
+/// The id of the reasoning item with the summary, which stands before the answer.
+pub(super) fn summary_id(response: ResponseId) -> String {
+    format!("{REASONING}{}_summary", response.stem())
+}
+
 /// The id of the call at position `call` of the answer.
 pub(super) fn output_call_id(response: ResponseId, kind: &ToolKind, call: usize) -> String {
     format!("{}{}_{call}", call_prefix(kind), response.stem())
@@ -167,8 +172,8 @@ mod tests {
             let id = ResponseId::new(run, reply);
             assert_eq!(id.to_string(), text);
             assert_eq!(ResponseId::parse(text), Some(id));
-            let mut items =
-                vec![output_message_id(id), late_message_id(id), reasoning_id(id), input_message_id(id, 3)];
+            let mut items = vec![output_message_id(id), late_message_id(id), input_message_id(id, 3)];
+            items.extend([reasoning_id(id), summary_id(id)]);
             for kind in [ToolKind::Function, ToolKind::Custom { format: None }, ToolKind::Search] {
                 items.push(output_call_id(id, &kind, 3));
                 items.extend([input_call_id(id, &kind, 3, 1), input_output_id(id, &kind, 3, 1)]);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::custom_input;
 use super::id::{
     ResponseId, input_call_id, input_message_id, input_output_id, output_call_id, output_message_id,
+    summary_id,
 };
 use super::input::InputItem;
 use super::record::Record;
@@ -30,8 +31,13 @@ pub(super) enum Item<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<Phase>,
     },
-    /// Reasoning. Its content has the seals that the worker expects back.
-    Reasoning { id: String, summary: [(); 0], encrypted_content: Option<String> },
+    /// Reasoning: what the worker thought, or the seals that it expects back.
+    Reasoning {
+        id: String,
+        summary: Vec<Summary<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        encrypted_content: Option<String>,
+    },
     /// A function call.
     FunctionCall {
         id: String,
@@ -75,6 +81,13 @@ pub(super) enum Item<'a> {
     },
 }
 
+/// A part of the summary of a reasoning item.
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Summary<'a> {
+    SummaryText { text: &'a str },
+}
+
 /// The output of a function: a text, or parts if it has images or files.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -83,7 +96,12 @@ pub(super) enum Output<'a> {
     Parts(Vec<Content<'a>>),
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
+    /// The reasoning before an answer.
+    pub(super) fn summary(response: ResponseId, summary: Vec<Summary<'a>>) -> Self {
+        Self::Reasoning { id: summary_id(response), summary, encrypted_content: None }
+    }
+
     /// The item of a call, of whose arguments or text the client sees `written`.
     pub(super) fn of_call(id: String, status: ItemStatus, call: CallNames, written: String) -> Self {
         let CallNames { call_id, offered, form } = call;
@@ -211,14 +229,16 @@ pub(super) fn message(
     Item::Message { id, status, role: "assistant", content, phase }
 }
 
-/// The output of a run so far: a message, and the calls after it. An answer is part of it once it is complete.
+/// The output of a run so far: reasoning, a message, and the calls after it. An answer is part of it once it is complete.
 pub(super) fn output<'a>(run: &'a Run, forms: &ToolForms) -> Vec<Item<'a>> {
     let Some(answer) = run.reply_text() else { return Vec::new() };
     let (id, calls) = (ResponseId::of(run), run.tool_calls());
     let last = calls.len().checked_sub(1);
     // Only the last item can be cut off.
     let status_of = |is_last: bool| if is_last { answer_status(run) } else { ItemStatus::Completed };
-    let mut items = Vec::new();
+    let reasoning = Some(run.reply_reasoning()).filter(|text| !text.is_empty());
+    let reasoning = reasoning.map(|text| Item::summary(id, vec![Summary::SummaryText { text }]));
+    let mut items: Vec<_> = reasoning.into_iter().collect();
     if calls.is_empty() || !answer.is_empty() {
         let content = vec![Content::of_answer(run)];
         let phase = if calls.is_empty() { Phase::FinalAnswer } else { Phase::Commentary };
@@ -432,6 +452,19 @@ fn message_items(response: ResponseId, forms: &ToolForms, index: usize, message:
     message.into_iter().chain(others).collect()
 }
 
+/// The messages of users, without results of tools.
+pub(super) fn messages_of_users(response: ResponseId, messages: &[Message]) -> Vec<Item<'_>> {
+    let users = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
+    let items = users.map(|(index, message)| Item::Message {
+        id: input_message_id(response, index),
+        status: ItemStatus::Completed,
+        role: message.role.as_str(),
+        content: contents(message),
+        phase: None,
+    });
+    items.filter(|item| matches!(item, Item::Message { content, .. } if !content.is_empty())).collect()
+}
+
 /// The text, the images and the files of a message.
 fn contents(message: &Message) -> Vec<Content<'_>> {
     let text = |text| match message.role {
@@ -447,19 +480,6 @@ fn contents(message: &Message) -> Vec<Content<'_>> {
     });
     first.into_iter().chain(parts).collect()
 }
-/// The messages of users, without results of tools.
-pub(super) fn messages_of_users(response: ResponseId, messages: &[Message]) -> Vec<Item<'_>> {
-    let users = messages.iter().enumerate().filter(|(_, message)| message.role == Role::User);
-    let items = users.map(|(index, message)| Item::Message {
-        id: input_message_id(response, index),
-        status: ItemStatus::Completed,
-        role: message.role.as_str(),
-        content: contents(message),
-        phase: None,
-    });
-    items.filter(|item| matches!(item, Item::Message { content, .. } if !content.is_empty())).collect()
-}
-
 
 fn attachment(attachment: Attachment<'_>) -> Content<'_> {
     let pdf = match attachment {

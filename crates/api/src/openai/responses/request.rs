@@ -218,7 +218,9 @@ impl ResponseRequest {
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
         let plain = RunRequest::new(conversation, policy);
-        let request = RunRequest { answer_tokens_max, sampling, answer, tools, api_record, ..plain };
+        let shows_reasoning = record.summary.is_some();
+        let request =
+            RunRequest { answer_tokens_max, sampling, answer, tools, shows_reasoning, api_record, ..plain };
         Ok(NewRun { request_id: None, model, request })
     }
 }
@@ -345,12 +347,12 @@ impl Draft {
             "prompt_cache_retention" => {
                 record.prompt_cache_retention = Some(field.one_of(&["in_memory", "24h"])?.to_owned());
             }
-            "store" => self.store = Some(field.boolean()?),
-            "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
             "service_tier" => {
                 let tier = field.one_of(SERVICE_TIERS)?;
                 record.service_tier = (tier != "auto").then(|| tier.to_owned());
             }
+            "store" => self.store = Some(field.boolean()?),
+            "truncation" => record.truncation = Some(field.one_of(&["auto", "disabled"])?.to_owned()),
             "tools" => read_tools(&mut self.tools, ToolPlace::Parameter, field)?,
             "tool_choice" => self.tools.choice(field)?,
             "parallel_tool_calls" => {

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::body::{Body, Moment, ResponseWriter};
 use super::custom_input::CustomInput;
-use super::id::{ResponseId, late_message_id, output_call_id, output_message_id, reasoning_id};
-use super::items::{CallNames, Content, Item, ItemStatus, Phase, answer_status, message};
+use super::id::{ResponseId, late_message_id, output_call_id, output_message_id, reasoning_id, summary_id};
+use super::items::{CallNames, Content, Item, ItemStatus, Phase, Summary, answer_status, message};
 use super::pieces::Pieces;
 use crate::call_queue::{CallPiece, CallQueue};
 use crate::finish::refusal_text;
@@ -17,7 +17,7 @@ use crate::{ApiError, StreamEvent, StreamEvents};
 /// Writes the events of a response, with consecutive numbers from 0. The same run always has the same events, whenever and by
 /// whatever process they are written.
 ///
-/// The items follow each other: a message, and then the calls, each of which begins once the one before it is whole. If a
+/// The items follow each other: reasoning, a message, and then the calls, each of which begins once the one before it is whole. If a
 /// worker writes text after its calls, the stream ends with that text, and its numbers are those of this stream only.
 #[derive(Debug)]
 pub struct ResponseStream {
@@ -27,6 +27,8 @@ pub struct ResponseStream {
     next: u64,
     /// The client has the events up to this number.
     after: Option<u64>,
+    /// The reasoning that waits for the answer: if another attempt begins before that, it is not the answer's.
+    reasoning: String,
     /// The number of items that have begun.
     item_count: u32,
     open: Option<OpenItem>,
@@ -81,12 +83,26 @@ struct OfItem<'a> {
 
 #[derive(Serialize)]
 struct OfPart<'a> {
-    item_id: &'a str,
-    output_index: u32,
     /// Not part of OpenAI's API. OGX and its clients expect it.
     response_id: String,
+    item_id: &'a str,
+    output_index: u32,
     content_index: u32,
     part: Content<'a>,
+}
+
+/// A part of the summary of a reasoning item, a delta of it, or all of it.
+#[derive(Clone, Copy, Serialize)]
+struct OfSummary<'a> {
+    item_id: &'a str,
+    output_index: u32,
+    summary_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<Summary<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
 }
 
 /// A delta of a text, a complete text, or a complete refusal.
@@ -152,6 +168,7 @@ impl ResponseStream {
             id: ResponseId::of(run),
             next: 0,
             after,
+            reasoning: String::new(),
             item_count: 0,
             open: None,
             calls: CallQueue::new(),
@@ -174,8 +191,19 @@ impl ResponseStream {
         }
     }
 
+    /// The next reasoning. Its events follow with the first text or call.
+    pub fn reasoning(&mut self, text: &str) {
+        self.reasoning.push_str(text);
+    }
+
+    /// The reasoning so far is void.
+    pub fn restart_reasoning(&mut self) {
+        self.reasoning.clear();
+    }
+
     /// The events for the next text of the answer.
     pub fn text(&mut self, text: &str, events: &mut StreamEvents) {
+        self.show_reasoning(events);
         if !self.calls.is_empty() {
             self.late_text.push_str(text);
             return;
@@ -188,6 +216,7 @@ impl ResponseStream {
 
     /// The events for the next function call of the answer.
     pub fn call_begun(&mut self, call_id: &str, name: &str, events: &mut StreamEvents) {
+        self.show_reasoning(events);
         let pieces = self.calls.begin(call_id, name);
         self.show_calls(pieces, events);
     }
@@ -234,9 +263,10 @@ impl ResponseStream {
 
     /// Ends the items of a run that succeeded.
     fn close_items(&mut self, run: &Run, events: &mut StreamEvents) {
+        self.show_reasoning(events);
         let waiting = self.calls.finish();
         self.show_calls(waiting, events);
-        if self.item_count == 0 {
+        if self.open.is_none() {
             self.open_message(&output_message_id(self.id), events);
         }
         self.close_item(answer_status(run), run.refusal().map(refusal_text), events);
@@ -249,10 +279,36 @@ impl ResponseStream {
         if let Some(item) = self.writer.reasoning_item(run) {
             let output_index = self.item_count;
             self.item_count += 1;
-            let added = Item::Reasoning { id: reasoning_id(self.id), summary: [], encrypted_content: None };
+            let added =
+                Item::Reasoning { id: reasoning_id(self.id), summary: Vec::new(), encrypted_content: None };
             self.push("response.output_item.added", OfItem { output_index, item: added }, events);
             self.push("response.output_item.done", OfItem { output_index, item }, events);
         }
+    }
+
+    /// Writes the item of the reasoning that waits.
+    fn show_reasoning(&mut self, events: &mut StreamEvents) {
+        let text = std::mem::take(&mut self.reasoning);
+        if text.is_empty() {
+            return;
+        }
+        let (id, output_index) = (summary_id(self.id), self.item_count);
+        self.item_count += 1;
+        let fields =
+            OfSummary { item_id: &id, output_index, summary_index: 0, part: None, delta: None, text: None };
+        let part = |text| Some(Summary::SummaryText { text });
+        let item = |summary| OfItem { output_index, item: Item::summary(self.id, summary) };
+        let (added, done) = (item(Vec::new()), item(vec![Summary::SummaryText { text: &text }]));
+        self.push("response.output_item.added", added, events);
+        self.push("response.reasoning_summary_part.added", OfSummary { part: part(""), ..fields }, events);
+        let mut pieces = Pieces::default();
+        for piece in pieces.push(&text).into_iter().chain(pieces.finish()) {
+            let delta = OfSummary { delta: Some(&piece), ..fields };
+            self.push("response.reasoning_summary_text.delta", delta, events);
+        }
+        self.push("response.reasoning_summary_text.done", OfSummary { text: Some(&text), ..fields }, events);
+        self.push("response.reasoning_summary_part.done", OfSummary { part: part(&text), ..fields }, events);
+        self.push("response.output_item.done", done, events);
     }
 
     fn open_message(&mut self, id: &str, events: &mut StreamEvents) {

@@ -104,7 +104,7 @@ pub(super) fn check_item(item: &Value) {
         Some("reasoning") => {
             has(item, "id", |id| id.as_str().is_some_and(|id| id.starts_with("rs_")));
             has(item, "summary", Value::is_array);
-            return has(item, "encrypted_content", is_string_or_null);
+            return assert!(item.get("encrypted_content").is_none_or(Value::is_string), "{item}");
         }
         Some("custom_tool_call") => "ctc_",
         Some("custom_tool_call_output") => "ctco_",
@@ -193,6 +193,16 @@ pub(super) fn check_event(name: &str, data: &Value) {
         "response.refusal.done" => {
             place(&["output_index", "content_index"]);
             has(data, "refusal", Value::is_string);
+        }
+        "response.reasoning_summary_part.added" | "response.reasoning_summary_part.done" => {
+            place(&["output_index", "summary_index"]);
+            has(data, "item_id", Value::is_string);
+            has(data, "part", |part| part["type"] == "summary_text" && part["text"].is_string());
+        }
+        "response.reasoning_summary_text.delta" | "response.reasoning_summary_text.done" => {
+            place(&["output_index", "summary_index"]);
+            has(data, "item_id", Value::is_string);
+            has(data, if name.ends_with("delta") { "delta" } else { "text" }, Value::is_string);
         }
         "error" => {
             has(data, "code", Value::is_string);

@@ -595,6 +595,13 @@ export declare type StepDone = Message<"podium.v1.StepDone"> & {
    * @generated from field: repeated podium.v1.ToolCall tool_calls = 31;
    */
   toolCalls: ToolCall[];
+
+  /**
+   * The reasoning before the output, if the request asks for it and the step is the last one of its plan.
+   *
+   * @generated from field: string reasoning = 32;
+   */
+  reasoning: string;
 };
 
 /**
@@ -664,6 +671,13 @@ export declare type StepCalled = Message<"podium.v1.StepCalled"> & {
    * @generated from field: optional uint64 first_token_ms = 8;
    */
   firstTokenMs?: bigint | undefined;
+
+  /**
+   * The reasoning before the text, as in StepDone.
+   *
+   * @generated from field: string reasoning = 9;
+   */
+  reasoning: string;
 };
 
 /**
@@ -1101,6 +1115,54 @@ export declare type StepText = Message<"podium.v1.StepText"> & {
  * Use `create(StepTextSchema)` to create a new message.
  */
 export declare const StepTextSchema: GenMessage<StepText>;
+
+/**
+ * Live reasoning of the worker of the last step, before its text and its tool calls. It has no sequence number.
+ *
+ * @generated from message podium.v1.StepReasoning
+ */
+export declare type StepReasoning = Message<"podium.v1.StepReasoning"> & {
+  /**
+   * The round, from 0.
+   *
+   * @generated from field: uint32 round = 1;
+   */
+  round: number;
+
+  /**
+   * The step, from 0.
+   *
+   * @generated from field: uint32 step = 2;
+   */
+  step: number;
+
+  /**
+   * The attempt, from 1. Never join the reasoning of two attempts.
+   *
+   * @generated from field: uint32 attempt = 3;
+   */
+  attempt: number;
+
+  /**
+   * Bytes of this attempt's reasoning (UTF-8) before this text.
+   *
+   * @generated from field: uint64 offset = 4;
+   */
+  offset: bigint;
+
+  /**
+   * The text.
+   *
+   * @generated from field: string text = 5;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message podium.v1.StepReasoning.
+ * Use `create(StepReasoningSchema)` to create a new message.
+ */
+export declare const StepReasoningSchema: GenMessage<StepReasoning>;
 
 /**
  * A piece of a tool call of a worker, live. It has no sequence number. The first piece of a call has its id and name, the others the

@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Effort, Message as Message$1, Policy, ResponseFormat, Run, RunSummary, Sampling, Tier, Tool, ToolChoice, ToolResult } from "./run_pb.js";
-import type { Heartbeat, PlanningText, RunEvent, StepRestarted, StepText, StepToolCall } from "./event_pb.js";
+import type { Heartbeat, PlanningText, RunEvent, StepReasoning, StepRestarted, StepText, StepToolCall } from "./event_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -106,6 +106,13 @@ export declare type CreateRunRequest = Message<"podium.v1.CreateRunRequest"> & {
    * @generated from field: optional bool parallel_tool_calls = 44;
    */
   parallelToolCalls?: boolean | undefined;
+
+  /**
+   * Whether the caller is shown the reasoning of the worker that writes the answer, as far as its vendor shows it.
+   *
+   * @generated from field: bool show_reasoning = 45;
+   */
+  showReasoning: boolean;
 };
 
 /**
@@ -228,6 +235,14 @@ export declare type WatchRunResponse = Message<"podium.v1.WatchRunResponse"> & {
      */
     value: StepToolCall;
     case: "stepToolCall";
+  } | {
+    /**
+     * Reasoning of a worker, if the request asks for it.
+     *
+     * @generated from field: podium.v1.StepReasoning step_reasoning = 7;
+     */
+    value: StepReasoning;
+    case: "stepReasoning";
   } | { case: undefined; value?: undefined };
 };
 

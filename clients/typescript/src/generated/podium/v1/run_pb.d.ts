@@ -1290,6 +1290,13 @@ export declare type Run = Message$1<"podium.v1.Run"> & {
   resultsDueTime?: Timestamp | undefined;
 
   /**
+   * The reasoning before the answer or its tool calls, if the request asks for it.
+   *
+   * @generated from field: string reasoning = 47;
+   */
+  reasoning: string;
+
+  /**
    * Usage that the step cache saved, if any. It is in neither usage nor cost_nano_usd.
    *
    * @generated from field: podium.v1.Saved saved = 31;
