@@ -50,5 +50,19 @@ pub mod v1 {
     tonic::include_proto!("podium.v1");
 }
 
-/// The encoded descriptors of `proto/`, for reflection.
+/// The types and services of packages `podium.training`, for trainers of conductors.
+pub mod training {
+    /// Package `podium.training.v1`, as `proto/` defines and describes it.
+    #[expect(
+        clippy::pedantic,
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
+    pub mod v1 {
+        tonic::include_proto!("podium.training.v1");
+    }
+}
+
+/// The encoded descriptors of package `podium.v1`, for reflection.
 pub const FILE_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/podium.descriptors.bin"));

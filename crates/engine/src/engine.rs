@@ -9,7 +9,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
 use podium_domain::pool::Pool;
 use podium_domain::rating::Rating;
-use podium_domain::run::{Command, Run, SequencedEvent};
+use podium_domain::run::{Command, Planned, Run, SequencedEvent};
 use podium_domain::time::Timestamp;
 use podium_ports::conductor::{Conductor, ConductorError, PlanOutcome, TextSink};
 use podium_ports::conductor_profile::ConductorProfile;
@@ -24,7 +24,7 @@ use crate::front::history::{Reads, history};
 use crate::front::ratings::{OutcomePage, RateError, outcomes, rate};
 use crate::front::readiness::{NotReady, Readiness, readiness};
 use crate::front::replies::as_of;
-use crate::front::submit::{Submit, SubmitError, Submitted, ask, submit, within_abilities};
+use crate::front::submit::{Submit, SubmitError, Submitted, ask, ask_planned, submit, within_abilities};
 use crate::front::wait_for_end::Ending;
 use crate::front::watch::{Update, Wants, WatchError, Watcher};
 use crate::loops::Loops;
@@ -88,6 +88,16 @@ impl Engine {
     /// durable.
     pub async fn ask(&self, request: Submit) -> Result<(Submitted, Ending), SubmitError> {
         ask(&self.context, request).await
+    }
+
+    /// Accepts a request with the plan of its first round, of a caller that waits for the end. No conductor is asked, so no plan of
+    /// another origin can replace this one. As after [`Self::submit`], the run is durable.
+    pub async fn ask_planned(
+        &self,
+        request: Submit,
+        planned: Planned,
+    ) -> Result<(Submitted, Ending), SubmitError> {
+        ask_planned(&self.context, request, planned).await
     }
 
     /// The end of a run, to wait for.

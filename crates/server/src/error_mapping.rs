@@ -76,6 +76,7 @@ pub(crate) fn submit_error(error: &SubmitError, budgets: &[Budget], now: Timesta
             .retrying_after(next_period(e, budgets, now)),
         SubmitError::Store(e) => store_error(e),
         SubmitError::Illegal(e) => defect(e),
+        SubmitError::GivenPlan(e) => defect(e),
     }
 }
 

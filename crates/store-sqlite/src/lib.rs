@@ -55,11 +55,22 @@ pub struct Options {
     pub dispatch_grace: Duration,
     /// The number of connections for reading.
     pub readers: u32,
+    /// When a commit reaches the disk.
+    pub durability: Durability,
+}
+
+/// When a commit reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is reported: it survives a loss of power.
+    Synced,
+    /// When the operating system writes it: a loss of power may damage the file. For files that are thrown away.
+    Unsynced,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { dispatch_grace: Duration::from_secs(2), readers: 6 }
+        Self { dispatch_grace: Duration::from_secs(2), readers: 6, durability: Durability::Synced }
     }
 }
 

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::connections::Connections;
 use crate::migrate::migrate;
-use crate::{Options, Store};
+use crate::{Durability, Options, Store};
 
 /// How long a writer waits for a writer of another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -86,7 +86,8 @@ impl Store {
     fn open_blocking(path: &Path, options: Options) -> Result<Self, OpenError> {
         let at = || path.to_owned();
         make_private(path).map_err(|source| OpenError::File { path: at(), source })?;
-        let connect = || connect(path).map_err(|source| OpenError::Connect { path: at(), source });
+        let connect =
+            || connect(path, options.durability).map_err(|source| OpenError::Connect { path: at(), source });
         let mut writer = connect()?;
         let migrated = migrate(&mut writer).map_err(|source| OpenError::Migrate { path: at(), source })?;
         migrated.map_err(|source| OpenError::Unusable { path: at(), source })?;
@@ -124,19 +125,19 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 /// Connects. Changing a new file to WAL ignores the busy timeout: a process that opens the file at the same moment is refused at
 /// once and must try again.
-fn connect(path: &Path) -> Result<Connection, rusqlite::Error> {
+fn connect(path: &Path, durability: Durability) -> Result<Connection, rusqlite::Error> {
     for _ in 0..OPEN_TRIES_MAX {
-        match try_connect(path) {
+        match try_connect(path, durability) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 thread::sleep(OPEN_PAUSE);
             }
             outcome => return outcome,
         }
     }
-    try_connect(path)
+    try_connect(path, durability)
 }
 
-fn try_connect(path: &Path) -> Result<Connection, rusqlite::Error> {
+fn try_connect(path: &Path, durability: Durability) -> Result<Connection, rusqlite::Error> {
     // Without the flag for URIs: a path that begins with `file:` is a path.
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -145,7 +146,11 @@ fn try_connect(path: &Path) -> Result<Connection, rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Under WAL, NORMAL may lose the last commits on a power failure; they record what was paid for.
-    connection.pragma_update(None, "synchronous", "full")?;
+    let synchronous = match durability {
+        Durability::Synced => "full",
+        Durability::Unsynced => "off",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(connection)
 }
@@ -189,6 +194,17 @@ mod tests {
         assert_eq!(writer, ("wal".to_owned(), 2, 1), "2 is FULL");
         assert_eq!(reader, writer);
         store.read(|connection| execute(connection, "DELETE FROM runs", [])).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_thrown_away_does_not_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Unsynced, ..Options::default() };
+        let store = Store::open(&folder.path().join("podium.db"), options).await.unwrap();
+        let synchronous = |connection: &Connection| {
+            Ok(connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap())
+        };
+        assert_eq!(store.write(synchronous).await.unwrap(), 0, "0 is OFF");
     }
 
     #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use podium_domain::conversation::Conversation;
 use podium_domain::ids::VendorId;
-use podium_domain::policy::Policy;
+use podium_domain::policy::{FailedStep, Policy, STEPS_MAX};
 use podium_domain::pool::Pool;
 use podium_engine::{CallParts, Engine, LoopEnded, Options, Parts, Work};
 use podium_memory::{LiveOptions, MemoryCache, MemoryLimiter, MemoryLive, MemoryQueue, QueueOptions};
@@ -13,7 +14,7 @@ use podium_planning::{Callees, ConductorChoice, ConductorChoices};
 use podium_ports::BoxError;
 use podium_ports::cache::StepCache;
 use podium_ports::clock::Clock;
-use podium_ports::conductor::{ConductorError, Conductors, PlanOutcome, TextSink};
+use podium_ports::conductor::{Abilities, ConductorError, Conductors, PlanOutcome, TextSink};
 use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
 use podium_ports::objects::Objects;
@@ -22,7 +23,7 @@ use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
 use podium_setup::{RandomIds, SystemClock};
-use podium_store_sqlite::{Options as StoreOptions, Store};
+use podium_store_sqlite::{Durability, Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -36,6 +37,9 @@ use crate::settings::{PoolChoice, Settings, instance};
 
 /// Share of the drain time, in tenths, that the engine gets after the servers have stopped.
 pub(crate) const ENGINE_DRAIN_TENTHS: u32 = 3;
+
+/// How long runs with given plans are kept after their end, so that their store stays small.
+const GIVEN_PLANS_KEPT: Duration = Duration::from_secs(30);
 
 /// An engine in this process with its adapters.
 pub(crate) struct Embedded {
@@ -104,6 +108,28 @@ impl Embedded {
         Self::build(settings, Data::thrown()?, workers, None).await
     }
 
+    /// An engine without a conductor on a temporary folder, for runs whose plans are given. It removes runs soon after their end, and
+    /// calls up to `in_flight` workers of each vendor concurrently.
+    pub(crate) async fn start_for_given_plans(
+        settings: &Settings,
+        pace: Pace,
+        in_flight: usize,
+    ) -> Result<Self, Error> {
+        let workers = pool::open(&settings.pool, pace).await?;
+        let pool = workers.pool();
+        let vendors = HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
+        let notices = notices(&workers, &vendors);
+        let limiter: Arc<dyn Limiter> = Arc::new(MemoryLimiter::new(Arc::new(SystemClock)));
+        let calls = CallParts { limiter, cache: None, vendors: Arc::new(vendors) };
+        let abilities = Abilities { steps_max: STEPS_MAX, rounds_max: 1, failed_step: FailedStep::Fail };
+        let profiles = ConductorProfile::new("given-plans".to_owned(), abilities).into();
+        let step_slots = Some(settings.step_slots(pool).max(in_flight));
+        let settings = Settings { runs_kept: Some(GIVEN_PLANS_KEPT), step_slots, ..settings.clone() };
+        let embedded = Self::open(&settings, Data::thrown()?, workers, profiles, None).await?;
+        let work = Work { plan: None, execute: Some(calls) };
+        Ok(Self { work, notices, ..embedded }.working())
+    }
+
     /// An engine on the data folder of the settings that only reads: it neither plans nor runs anything.
     pub(crate) async fn open_to_read(settings: &Settings) -> Result<Self, Error> {
         let workers = Workers::unopened(pool::read(&settings.pool)?);
@@ -155,7 +181,11 @@ impl Embedded {
             drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
             ..Options::default()
         };
-        let store = open_store(data.dir(), &options).await?;
+        let durability = match &data {
+            Data::Kept(_) => Durability::Synced,
+            Data::Thrown { .. } => Durability::Unsynced,
+        };
+        let store = open_store(data.dir(), &options, durability).await?;
         let parts = Parts {
             traces,
             ..parts(Arc::new(store.clone()), Arc::new(SystemClock), conductors, pool, &options)
@@ -266,9 +296,10 @@ fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
     notices
 }
 
-async fn open_store(data: &DataDir, options: &Options) -> Result<Store, Error> {
+async fn open_store(data: &DataDir, options: &Options, durability: Durability) -> Result<Store, Error> {
     let path = data.database();
-    let store_options = StoreOptions { dispatch_grace: options.dispatch_grace, ..StoreOptions::default() };
+    let store_options =
+        StoreOptions { dispatch_grace: options.dispatch_grace, durability, ..StoreOptions::default() };
     Store::open(&path, store_options).await.map_err(|e| Error::Open { path, source: Box::new(e) })
 }
 

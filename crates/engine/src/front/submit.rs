@@ -11,11 +11,13 @@ use podium_domain::policy::{FailedStep, Policy, PolicyError, Tier, WorkersAllowe
 use podium_domain::pool::Pool;
 use podium_domain::request::RunRequest;
 use podium_domain::required_features::{NoneTakes, narrowed};
-use podium_domain::run::{Claim, Command, Effect, Run, RunSpec, SequencedEvent, TaskRef};
+use podium_domain::run::{
+    Claim, Command, Effect, PlanResult, Planned, Refusal, Run, RunSpec, SequencedEvent, TaskRef,
+};
 use podium_domain::sampling::SamplingError;
 use podium_domain::token_estimate::{message_tokens, text_tokens};
 use podium_domain::tools::{ToolUse, ToolsError};
-use podium_domain::usage::Spent;
+use podium_domain::usage::{Spent, Usage};
 use podium_ports::conductor::{Abilities, PlanOutcome};
 use podium_ports::conductor_profile::ConductorProfile;
 use podium_ports::store::{Appended, Commit, StoreError, Unwritten};
@@ -146,6 +148,9 @@ pub enum SubmitError {
     /// The run's first event cannot be applied. This is a defect of Podium.
     #[error("the run could not begin")]
     Illegal(#[source] podium_domain::run::IllegalEvent),
+    /// The given plan cannot be the first plan of the run.
+    #[error("the given plan cannot begin the run")]
+    GivenPlan(#[source] Refusal),
 }
 
 /// A run that is about to be created, and the effects of its creation.
@@ -171,10 +176,27 @@ pub(crate) async fn ask(context: &Context, submit: Submit) -> Result<(Submitted,
             return Ok((submitted, ending));
         }
     };
+    create_and_listen(context, *draft).await
+}
+
+/// Accepts a request whose plan is given, of a caller that waits for the end. No conductor is asked, and nothing replaces the plan. As
+/// after [`submit`], the run is durable.
+pub(crate) async fn ask_planned(
+    context: &Context,
+    submit: Submit,
+    planned: Planned,
+) -> Result<(Submitted, Ending), SubmitError> {
+    let Accepted { run, events, .. } = accepted(context, submit, None)?;
+    let outcome = PlanOutcome { result: PlanResult::Plan(planned), usage: Usage::NONE, cost: Cost::ZERO };
+    let draft = with_plan(context, outcome, &run, &events).map_err(SubmitError::GivenPlan)?;
+    create_and_listen(context, draft).await
+}
+
+async fn create_and_listen(context: &Context, draft: Draft) -> Result<(Submitted, Ending), SubmitError> {
     let id = draft.commit.after.id();
     // Usually the subscription is complete first, and no end can be missed. Accepting a run never waits for the live stream.
     let mut ending = Ending::of_new(context.clone(), id);
-    let mut create = pin!(create(context, *draft));
+    let mut create = pin!(create(context, draft));
     let submitted = tokio::select! {
         biased;
         submitted = &mut create => submitted?,
@@ -205,8 +227,31 @@ async fn begin(context: &Context, submit: Submit) -> Result<Begun, SubmitError> 
     }
 }
 
+/// A run with its first event, before it is stored.
+struct Accepted<'a> {
+    conductor: &'a ConductorProfile,
+    run: Run,
+    events: Vec<SequencedEvent>,
+    /// The worker that waits for the tool results at the end of the conversation, if the policy allows it.
+    waiting: Option<WorkerId>,
+}
+
 /// `waiting` is the worker that waits for the tool results at the end of the conversation: it gets them without a plan.
 fn draft(context: &Context, submit: Submit, waiting: Option<WorkerId>) -> Result<Draft, SubmitError> {
+    let Accepted { conductor, run, events, waiting } = accepted(context, submit, waiting)?;
+    let known = waiting.and_then(|worker| loop_plan(context, &run, &worker));
+    if let Some(planned) = planned_at_once(context, conductor, known, &run, &events) {
+        return Ok(planned);
+    }
+    let effects = vec![Effect::Dispatch { task: FIRST_PLAN, not_before: context.now() }];
+    Ok(Draft { commit: first_commit(context, run, events), effects })
+}
+
+fn accepted(
+    context: &Context,
+    submit: Submit,
+    waiting: Option<WorkerId>,
+) -> Result<Accepted<'_>, SubmitError> {
     let (parts, now) = (context.parts(), context.now());
     let id = parts.ids.run_id(now);
     let unknown = |pinned: &String| SubmitError::UnknownConductor { pinned: pinned.clone() };
@@ -246,12 +291,7 @@ fn draft(context: &Context, submit: Submit, waiting: Option<WorkerId>) -> Result
     };
     let events = vec![SequencedEvent { sequence: 1, at: now, event: Run::accept(spec) }];
     let run = Run::replay(id, &events).map_err(SubmitError::Illegal)?;
-    let known = waiting.and_then(|worker| loop_plan(context, &run, &worker));
-    if let Some(planned) = planned_at_once(context, conductor, known, &run, &events) {
-        return Ok(planned);
-    }
-    let effects = vec![Effect::Dispatch { task: FIRST_PLAN, not_before: now }];
-    Ok(Draft { commit: first_commit(context, run, events), effects })
+    Ok(Accepted { conductor, run, events, waiting })
 }
 
 /// The run with its plan, if the plan is known or needs no model: that saves a commit, a message and a process.
@@ -262,10 +302,20 @@ fn planned_at_once(
     accepted: &Run,
     events: &[SequencedEvent],
 ) -> Option<Draft> {
+    let id = context.parts().ids.claim_id();
+    let plan_at_once = || conductor.plan_at_once(&plan_request(context, accepted, FIRST_PLAN, id, None));
+    with_plan(context, known.or_else(plan_at_once)?, accepted, events).ok()
+}
+
+/// The run with this plan.
+fn with_plan(
+    context: &Context,
+    PlanOutcome { result, usage, cost }: PlanOutcome,
+    accepted: &Run,
+    events: &[SequencedEvent],
+) -> Result<Draft, Refusal> {
     let (now, id) = (context.now(), context.parts().ids.claim_id());
     let (mut after, mut events) = (accepted.clone(), events.to_vec());
-    let plan_at_once = || conductor.plan_at_once(&plan_request(context, accepted, FIRST_PLAN, id, None));
-    let PlanOutcome { result, usage, cost } = known.or_else(plan_at_once)?;
     let claim = Claim {
         id,
         executor: context.options().executor.clone(),
@@ -277,11 +327,11 @@ fn planned_at_once(
     let complete = Command::CompletePlan { round: 0, claim: id, result, spent, reserve };
     let mut effects = Vec::new();
     for command in [Command::Claim { task: FIRST_PLAN, claim }, complete] {
-        let change = rehearse(&mut after, &command, now).ok()?;
+        let change = rehearse(&mut after, &command, now)?;
         events.extend(change.events);
         effects = change.effects;
     }
-    Some(Draft { commit: first_commit(context, after, events), effects })
+    Ok(Draft { commit: first_commit(context, after, events), effects })
 }
 
 fn first_commit(context: &Context, after: Run, events: Vec<SequencedEvent>) -> Commit {

@@ -10,6 +10,7 @@ use podium_api::{ModelName, NewRun};
 use podium_domain::conversation::Conversation;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Policy, Tier};
+use podium_domain::pool::Pool;
 use podium_domain::request::RunRequest;
 use podium_domain::run::{Round, Run, RunState, StepRun};
 use podium_domain::sampling::Sampling;
@@ -24,12 +25,13 @@ use super::record;
 use super::{EffortName, SetupArgs, TierName};
 use crate::assemble::Embedded;
 use crate::error::Error;
+use crate::grading::{Expected, Grader, Graders, Verdict, by_name};
 use crate::pool::Pace;
 use crate::report::dollars;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
-    /// The questions: one JSON object per line, with `id`, `question`, `answer` and perhaps `tags`.
+    /// The questions: one JSON object per line, with `id`, `question`, `answer` and perhaps `tags` and `grader`.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Optimize latency (mini) or quality (ultra).
@@ -59,7 +61,11 @@ pub(super) struct EvalArgs {
 pub(super) struct Item {
     pub(super) id: String,
     pub(super) question: String,
+    #[serde(default)]
     answer: String,
+    /// How the answer is compared.
+    #[serde(default, deserialize_with = "by_name")]
+    grader: Grader,
     /// Its kinds: a comparison shows each of them apart.
     #[serde(default, alias = "skills")]
     pub(super) tags: Vec<String>,
@@ -69,6 +75,11 @@ impl Item {
     /// The right answer.
     pub(super) fn answer(&self) -> &str {
         &self.answer
+    }
+
+    /// How the answer is compared.
+    pub(super) fn grader(&self) -> &Grader {
+        &self.grader
     }
 }
 
@@ -92,6 +103,9 @@ pub(super) struct Outcome {
     pub(super) completion_tokens: u64,
     planning_tokens: u64,
     pub(super) cost_nano_usd: u64,
+    /// The cost of a judge; no part of the system's cost.
+    #[serde(default)]
+    grading_cost_nano_usd: u64,
     pub(super) latency_ms: u64,
     /// The steps of all rounds.
     plan: Vec<PlannedStep>,
@@ -125,6 +139,7 @@ impl Outcome {
             completion_tokens: 0,
             planning_tokens: 0,
             cost_nano_usd: 0,
+            grading_cost_nano_usd: 0,
             latency_ms: 0,
             plan: Vec::new(),
         }
@@ -173,9 +188,10 @@ pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     let policy = Policy::new(tier, args.effort.into());
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
-    let engine = embedded.engine();
+    let (engine, graders) = (embedded.engine(), Graders::new(embedded.engine().clone()));
+    check_pool(&items, engine.pool())?;
     let total = items.len();
-    let asked = futures::stream::iter(items).map(|item| ask(engine, item, policy.clone(), Sampling::NONE));
+    let asked = futures::stream::iter(items).map(|item| ask(&graders, item, policy.clone(), Sampling::NONE));
     let mut asked = asked.buffer_unordered(args.concurrency.into());
     let mut outcomes = Vec::with_capacity(total);
     while let Some(outcome) = asked.next().await {
@@ -204,9 +220,10 @@ fn read(path: &Path) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let item: Item = serde_json::from_str(line).map_err(|e| bad(index + 1, e.to_string()))?;
-        if item.question.trim().is_empty() || item.answer.trim().is_empty() {
-            return Err(bad(index + 1, "question and answer must not be blank".to_owned()));
+        if item.question.trim().is_empty() {
+            return Err(bad(index + 1, "question must not be blank".to_owned()));
         }
+        item.grader.check(&item.answer).map_err(|problem| bad(index + 1, problem))?;
         if !ids.insert(item.id.clone()) {
             return Err(bad(index + 1, format!("id `{}` occurs twice", item.id)));
         }
@@ -218,12 +235,22 @@ fn read(path: &Path) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
+/// Checks that the pool has the judges of all questions.
+pub(super) fn check_pool(items: &[Item], pool: &Pool) -> Result<(), Error> {
+    items.iter().try_for_each(|item| {
+        let checked = item.grader.check_pool(pool);
+        checked.map_err(|problem| Error::Refused(format!("question `{}`: {problem}", item.id)))
+    })
+}
+
+/// Asks a question and grades the answer.
 pub(super) async fn ask(
-    engine: &Engine,
+    graders: &Graders,
     item: Item,
     policy: Policy,
     sampling: Sampling,
 ) -> Result<Outcome, Error> {
+    let engine = graders.engine();
     let conversation = Conversation::question_only(item.question.clone());
     let conversation = conversation.map_err(|e| Error::Refused(format!("question `{}`: {e}", item.id)))?;
     let new_run = NewRun {
@@ -239,14 +266,22 @@ pub(super) async fn ask(
         update?;
     }
     let run = podium_server::load(engine, &caller.tenant, id).await.map_err(refused)?;
-    Ok(outcome(item, &run))
+    let outcome = outcome(item.clone(), &run);
+    let Some(answer) = outcome.answer.as_deref().filter(|_| !outcome.refused) else { return Ok(outcome) };
+    let (question, seed) = (item.question.as_str(), sampling.seed.unwrap_or_default());
+    let expected = Expected { question, answer: &item.answer, grader: &item.grader, seed };
+    match graders.grade(expected, answer).await {
+        Ok(Verdict { is_right, cost }) => {
+            Ok(Outcome { right: is_right, grading_cost_nano_usd: cost.nano_usd(), ..outcome })
+        }
+        Err(error) => Ok(Outcome { error: Some(error.to_string()), ..outcome }),
+    }
 }
 
+/// The outcome of an ended run, before its answer is graded.
 fn outcome(item: Item, run: &Run) -> Outcome {
     let answer = run.answer().map(ToOwned::to_owned);
     let refused = run.refusal().is_some();
-    let is_right = |answer: &str| normalised(answer) == normalised(&item.answer);
-    let right = !refused && answer.as_deref().is_some_and(is_right);
     let error = match run.state() {
         RunState::Failed { reason } => Some(reason.to_string()),
         RunState::Cancelled => Some("the run was cancelled".to_owned()),
@@ -257,7 +292,7 @@ fn outcome(item: Item, run: &Run) -> Outcome {
     Outcome {
         id: item.id,
         run: run.id().to_string(),
-        right,
+        right: false,
         expected: item.answer,
         answer,
         error,
@@ -269,6 +304,7 @@ fn outcome(item: Item, run: &Run) -> Outcome {
         completion_tokens: usage.completion_tokens,
         planning_tokens: planning.total_tokens(),
         cost_nano_usd: run.cost().nano_usd(),
+        grading_cost_nano_usd: 0,
         latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
         plan: run.rounds().iter().flat_map(plan).collect(),
     }
@@ -287,13 +323,6 @@ fn plan(round: &Round) -> Vec<PlannedStep> {
         output: run.output.clone(),
     });
     planned.collect()
-}
-
-/// Answers are compared without case, outer blanks, doubled blanks and a final period.
-pub(crate) fn normalised(answer: &str) -> String {
-    let words: Vec<_> = answer.split_whitespace().collect();
-    let text = words.join(" ").to_lowercase();
-    text.strip_suffix('.').unwrap_or(&text).trim_end().to_owned()
 }
 
 #[expect(
@@ -364,19 +393,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_compared_without_their_dress() {
-        assert_eq!(normalised("  Five  Thousand.\n"), "five thousand");
-        assert_eq!(normalised("3.5"), "3.5");
-        assert_ne!(normalised("3.5"), normalised("35"));
-    }
-
-    #[test]
     fn a_bad_line_is_named_by_its_number() {
         let good = r#"{"id":"a","question":"why?","answer":"so","skills":["x"]}"#;
         for (second, said) in [
             ("{", "line 2"),
-            (r#"{"id":"b","question":" ","answer":"so"}"#, "must not be blank"),
-            (r#"{"id":"b","question":"why?"}"#, "missing field `answer`"),
+            (r#"{"id":"b","question":" ","answer":"so"}"#, "question must not be blank"),
+            (r#"{"id":"b","question":"why?"}"#, "answer must not be blank"),
+            (r#"{"id":"b","question":"why?","answer":"so","grader":"choice"}"#, "not a letter from A to J"),
             (good, "id `a` occurs twice"),
         ] {
             let problem = problem_of(&format!("{good}\n{second}\n"));

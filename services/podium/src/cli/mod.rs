@@ -20,6 +20,7 @@ mod output;
 mod plan;
 mod pool;
 mod record;
+mod rollout;
 mod runs;
 mod top;
 
@@ -87,6 +88,8 @@ enum Command {
     Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
+    /// Carry out and grade what a conductor wrote, for its training by reinforcement: JSON lines in, JSON lines out.
+    Rollout(rollout::RolloutArgs),
     /// Train and measure mini heads, which choose a worker without a plan.
     #[command(subcommand)]
     Head(head::HeadCommand),
@@ -311,6 +314,7 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Migrate(args) => migrate::migrate(args).await,
         Command::Bundle(command) => bundle::bundle(&command).await,
         Command::Eval(args) => eval::eval(args).await,
+        Command::Rollout(args) => rollout::rollout(args).await,
         Command::Head(command) => head::head(command).await,
         Command::Demo(args) => demo::demo(args).await,
     }

@@ -12,10 +12,11 @@ use podium_domain::sampling::Sampling;
 use podium_head::outcomes::{Outcome, SCHEMA};
 use podium_planning::{ConductorChoice, ConductorChoices};
 
-use super::eval::{Item, ask};
+use super::eval::{Item, ask, check_pool};
 use super::output::print_line;
 use crate::assemble::Embedded;
 use crate::error::Error;
+use crate::grading::Graders;
 use crate::pool::Pace;
 use crate::settings::Settings;
 use crate::terminal;
@@ -30,7 +31,8 @@ pub(super) async fn record(
     let settings = Settings { conductors: ConductorChoices::one(ConductorChoice::Direct(None)), ..settings };
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| terminal::note(notice));
-    let engine = embedded.engine();
+    let (engine, graders) = (embedded.engine(), &Graders::new(embedded.engine().clone()));
+    check_pool(items, engine.pool())?;
     let workers: Vec<WorkerId> = engine.pool().workers().iter().map(|worker| worker.id.clone()).collect();
     let total = items.len() * workers.len();
     let pairs = items.iter().flat_map(|item| workers.iter().map(move |worker| (item, worker)));
@@ -39,7 +41,7 @@ pub(super) async fn record(
             workers_allowed: WorkersAllowed::Only(BTreeSet::from([worker.clone()])),
             ..Policy::new(Tier::Mini, Effort::Medium)
         };
-        Ok::<_, Error>((item, worker, ask(engine, item.clone(), policy, Sampling::NONE).await?))
+        Ok::<_, Error>((item, worker, ask(graders, item.clone(), policy, Sampling::NONE).await?))
     });
     let mut asked = futures::stream::iter(asked).buffer_unordered(concurrency);
     let (mut outcomes, mut failed, mut cost) = (Vec::with_capacity(total), 0usize, Cost::ZERO);

@@ -16,6 +16,7 @@ mod many_calls;
 mod migrate;
 mod mini_head;
 mod ratings;
+mod rollout;
 mod shipped_pools;
 mod support;
 mod survives_kill;

@@ -198,7 +198,7 @@ impl Drop for Server {
 }
 
 /// The lines of a pipe, read by a thread so that the pipe is never full.
-fn lines_of(pipe: std::process::ChildStderr) -> mpsc::Receiver<String> {
+pub(crate) fn lines_of(pipe: std::process::ChildStderr) -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);

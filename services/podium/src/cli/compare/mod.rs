@@ -19,10 +19,11 @@ use podium_domain::split_mix::split_mix;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::eval::{Item, Outcome, ask};
+use super::eval::{Item, Outcome, ask, check_pool};
 use super::output::{print_json, print_text};
 use crate::assemble::Embedded;
 use crate::error::Error;
+use crate::grading::{Grader, Graders};
 use crate::pool::Pace;
 use crate::settings::Settings;
 use crate::terminal;
@@ -74,6 +75,7 @@ pub(super) async fn compare(
 ) -> Result<ExitCode, Error> {
     let pool = crate::pool::read(&settings.pool)?;
     let workers: Vec<WorkerId> = pool.workers().iter().map(|worker| worker.id.clone()).collect();
+    check_pool(&questions.items, &pool)?;
     let systems = systems(args, &workers)?;
     let (mut results, mut outcomes) =
         Results::open(args.results.as_deref(), &header(questions, &systems, &pool, args.seed))?;
@@ -85,12 +87,12 @@ pub(super) async fn compare(
         }
         terminal::note(&format!("{}: {} questions", system.name, open.len()));
         let embedded = Embedded::start_apart(&system.settings(settings), Pace::Instant).await?;
-        let engine = embedded.engine();
+        let graders = Graders::new(embedded.engine().clone());
         let asked = open.into_iter().map(|item| async {
             let seed = seed_of(args.seed, &item.id);
             let sampling = Sampling { seed: Some(seed), ..Sampling::NONE };
             let policy = system.policy(questions.effort, &workers, seed);
-            match ask(engine, item.clone(), policy, sampling).await {
+            match ask(&graders, item.clone(), policy, sampling).await {
                 // A question that one system refuses is a wrong answer of that system.
                 Err(Error::Refused(problem)) => Ok(Outcome::failed(&item.id, item.answer(), &problem)),
                 asked => asked,
@@ -146,6 +148,9 @@ fn header(questions: &Questions, systems: &[System], pool: &Pool, seed: u32) -> 
         for text in [&item.id, &item.question, item.answer()] {
             hash.update(text.as_bytes());
             hash.update([0]);
+        }
+        if *item.grader() != Grader::Exact {
+            hash.update(json!(item.grader()).to_string().as_bytes());
         }
     }
     let digest = hash.finalize().iter().take(8).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
