@@ -289,6 +289,7 @@ async fn the_workflows_of_the_gym_plan_over_its_pool() {
         [
             shape("gym-checked-1", &[0, 0, 2]),
             shape("gym-mixture-of-agents-1", &[0, 0, 0, 3]),
+            shape("gym-reflection-1", &[0, 1]),
             shape("gym-self-consistency-1", &[0, 0, 0, 3]),
         ]
     );

@@ -138,3 +138,24 @@ async fn systems_that_cannot_be_compared_are_named() {
     }
     assert!(gym.sim.calls().is_empty());
 }
+
+#[tokio::test]
+async fn recorded_outcomes_route_questions() {
+    let gym = Gym::new().await;
+    let (outcomes, plot) = (gym.folder.path("outcomes.jsonl"), gym.folder.path("plot.svg"));
+    let recorded = gym.eval(&["--outcomes", outcomes.to_str().unwrap()]).await;
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let near = format!("near=neighbours:{}", outcomes.display());
+    let plotted = plot.to_str().unwrap();
+    let arguments = ["--system", &near, "--system", "draw=random", "--plot", plotted, "--json"];
+    let report = report(&gym.eval(&arguments).await);
+    // All questions are sums, and worker c adds best.
+    assert!(row(&report, "near")["right"].as_u64().unwrap() > 30, "{report:#}");
+    assert_eq!(report["items"]["near"][0]["plan"][0]["worker"], "worker-c", "{report:#}");
+    let image = std::fs::read_to_string(plot).unwrap();
+    assert!(image.starts_with("<svg ") && image.contains(">near</text>"), "{image}");
+
+    let missing = gym.eval(&["--system", "near=neighbours:/does/not/exist"]).await;
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("/does/not/exist cannot be read"), "{}", stderr(&missing));
+}

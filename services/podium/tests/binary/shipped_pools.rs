@@ -54,7 +54,7 @@ fn call(file: &Path, pool: &Table) -> Output {
 #[test]
 fn each_shipped_pool_is_valid() {
     let names: Vec<_> = shipped().iter().map(|file| file.file_stem().unwrap().to_owned()).collect();
-    assert_eq!(names, ["conductor-paper", "demo", "example-real", "frontier", "gym"]);
+    assert_eq!(names, ["conductor-paper", "demo", "example-real", "frontier", "gym-described", "gym"]);
     for file in shipped() {
         let output = run(&["pool", "check", file.to_str().unwrap()]);
         assert!(output.status.success(), "{}: {}", file.display(), stderr(&output));

@@ -1,5 +1,7 @@
 //! `podium eval --system`: asks several systems the same questions, and compares them in pairs.
 
+mod neighbours;
+mod plot;
 mod report;
 mod results;
 mod statistics;
@@ -34,7 +36,8 @@ use systems::System;
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
     /// Compare this system with the others, as NAME=CONDUCTOR: a value of the setting `conductor` for podium-ultra, or `mini` for
-    /// podium-mini, or `random` for a worker that is drawn for each question. Can be repeated.
+    /// podium-mini, or `random` for a worker that is drawn for each question, or `neighbours:FILE` for the worker that answered the
+    /// most similar questions of a file of `--outcomes` best. Can be repeated.
     #[arg(long = "system", value_name = "NAME=CONDUCTOR", conflicts_with_all = ["outcomes", "tier"])]
     systems: Vec<System>,
     /// Compare each worker of the pool, too, and with them the best single worker and an oracle that always asks a worker that is
@@ -47,6 +50,9 @@ pub(super) struct CompareArgs {
     /// The seed of the questions' seeds, which conductors and workers get.
     #[arg(long, default_value_t = 1)]
     seed: u32,
+    /// Draw accuracy over cost into this file, as an SVG image.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Keep each answer in this file, and continue from it after an interruption.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -85,13 +91,15 @@ pub(super) async fn compare(
         if open.is_empty() {
             continue;
         }
+        let neighbours = system.neighbours(&workers)?;
         terminal::note(&format!("{}: {} questions", system.name, open.len()));
         let embedded = Embedded::start_apart(&system.settings(settings), Pace::Instant).await?;
         let graders = Graders::new(embedded.engine().clone());
         let asked = open.into_iter().map(|item| async {
             let seed = seed_of(args.seed, &item.id);
             let sampling = Sampling { seed: Some(seed), ..Sampling::NONE };
-            let policy = system.policy(questions.effort, &workers, seed);
+            let routed = neighbours.as_ref().and_then(|neighbours| neighbours.choose(&item.question));
+            let policy = system.policy(questions.effort, &workers, routed.as_ref(), seed);
             match ask(&graders, item.clone(), policy, sampling).await {
                 // A question that one system refuses is a wrong answer of that system.
                 Err(Error::Refused(problem)) => Ok(Outcome::failed(&item.id, item.answer(), &problem)),
@@ -111,6 +119,10 @@ pub(super) async fn compare(
         embedded.stop().await;
     }
     let report = Report::of(questions, &systems, &outcomes, args, &pool);
+    if let Some(path) = &args.plot {
+        let drawn = std::fs::write(path, report.svg());
+        drawn.map_err(|source| Error::Unwritable { path: path.clone(), source })?;
+    }
     if as_json {
         print_json(&report)?;
     } else {

@@ -7,6 +7,7 @@ use podium_domain::pool::Pool;
 use serde::Serialize;
 
 use super::super::eval::{Outcome, percentile};
+use super::plot::{self, Dot};
 use super::results::Outcomes;
 use super::statistics::{Paired, real, wilson};
 use super::systems::{Described, System};
@@ -214,6 +215,16 @@ impl<'a> Report<'a> {
         writeln!(out, "\n## Accuracy and cost\n\n```text\n{}```", self.chart())
     }
 
+    /// The accuracy over the cost as an image.
+    pub(super) fn svg(&self) -> String {
+        let dots: Vec<Dot<'_>> = self.systems.iter().map(Row::dot).collect();
+        let kind = if self.are_workers_simulated { "simulated workers" } else { "95 % intervals" };
+        plot::svg(
+            &dots,
+            &format!("pool {}, {} questions, seed {}, {kind}", self.pool, self.questions, self.seed),
+        )
+    }
+
     /// The systems by cost, to the right, and accuracy, upwards.
     fn chart(&self) -> String {
         let costs = self.systems.iter().map(|row| row.usd_per_thousand);
@@ -295,6 +306,16 @@ impl<'a> Row<'a> {
             latency_ms_p50: percentile(&latencies, 50),
             latency_ms_p95: percentile(&latencies, 95),
             is_best_for_its_cost: false,
+        }
+    }
+
+    fn dot(&self) -> Dot<'_> {
+        Dot {
+            name: self.system.name,
+            accuracy: self.accuracy,
+            interval: self.accuracy_interval,
+            usd_per_thousand: self.usd_per_thousand,
+            is_best_for_its_cost: self.is_best_for_its_cost,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The systems that `podium eval` compares.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use podium_domain::ids::WorkerId;
@@ -9,6 +10,8 @@ use podium_domain::split_mix::split_mix;
 use podium_planning::{ConductorChoice, ConductorChoices};
 use serde::Serialize;
 
+use super::neighbours::Neighbours;
+use crate::error::Error;
 use crate::settings::Settings;
 
 /// A system that answers questions.
@@ -30,9 +33,11 @@ pub(super) enum Way {
     Worker(WorkerId),
     /// A worker that is drawn for each question.
     Random,
+    /// The worker that answered the most similar questions of this file best.
+    Neighbours(PathBuf),
 }
 
-/// `NAME=CONDUCTOR`, where `CONDUCTOR` is a value of the setting `conductor`, or `mini`, or `random`.
+/// `NAME=CONDUCTOR`, where `CONDUCTOR` is a value of the setting `conductor`, or `mini`, or `random`, or `neighbours:FILE`.
 impl FromStr for System {
     type Err = String;
 
@@ -46,16 +51,19 @@ impl FromStr for System {
         let way = match way {
             "mini" => Way::Mini,
             "random" => Way::Random,
-            conductor => Way::Planned(
-                podium_planning::CONDUCTOR
-                    .value(conductor)
-                    .map_err(|problem| format!("the conductor {problem}, mini or random"))?,
-            ),
+            way if way.starts_with(NEIGHBOURS) => Way::Neighbours(way[NEIGHBOURS.len()..].into()),
+            conductor => {
+                Way::Planned(podium_planning::CONDUCTOR.value(conductor).map_err(|problem| {
+                    format!("the conductor {problem}, mini, random or {NEIGHBOURS}FILE")
+                })?)
+            }
         };
         Ok(Self { name: name.to_owned(), way })
     }
 }
 
+/// Before the file of outcomes of a system that routes by them.
+const NEIGHBOURS: &str = "neighbours:";
 /// Longest name of a system.
 const NAME_BYTES_MAX: usize = 60;
 
@@ -83,6 +91,7 @@ impl System {
             Way::Mini => "mini".to_owned(),
             Way::Worker(worker) => format!("direct:{worker}"),
             Way::Random => "random".to_owned(),
+            Way::Neighbours(file) => format!("{NEIGHBOURS}{}", file.display()),
         };
         Described { name: &self.name, way }
     }
@@ -92,13 +101,30 @@ impl System {
         let conductors = match &self.way {
             Way::Planned(choice) => ConductorChoices::one(choice.clone()),
             Way::Mini => return settings.clone(),
-            Way::Worker(_) | Way::Random => ConductorChoices::one(ConductorChoice::Direct(None)),
+            Way::Worker(_) | Way::Random | Way::Neighbours(_) => {
+                ConductorChoices::one(ConductorChoice::Direct(None))
+            }
         };
         Settings { conductors, ..settings.clone() }
     }
 
-    /// The policy for a question with this seed. `workers` are those of the pool.
-    pub(super) fn policy(&self, effort: Effort, workers: &[WorkerId], seed: u32) -> Policy {
+    /// The recorded outcomes that it routes by, if it does.
+    pub(super) fn neighbours(&self, workers: &[WorkerId]) -> Result<Option<Neighbours>, Error> {
+        match &self.way {
+            Way::Neighbours(file) => Neighbours::read(file, workers).map(Some),
+            Way::Planned(_) | Way::Mini | Way::Worker(_) | Way::Random => Ok(None),
+        }
+    }
+
+    /// The policy for a question with this seed. `workers` are those of the pool, and `routed` is the worker that recorded outcomes
+    /// choose.
+    pub(super) fn policy(
+        &self,
+        effort: Effort,
+        workers: &[WorkerId],
+        routed: Option<&WorkerId>,
+        seed: u32,
+    ) -> Policy {
         let only = |worker: &WorkerId| Policy {
             workers_allowed: WorkersAllowed::Only(BTreeSet::from([worker.clone()])),
             ..Policy::new(Tier::Mini, effort)
@@ -107,6 +133,7 @@ impl System {
             Way::Planned(_) => Policy::new(Tier::Ultra, effort),
             Way::Mini => Policy::new(Tier::Mini, effort),
             Way::Worker(worker) => only(worker),
+            Way::Neighbours(_) => routed.map_or_else(|| Policy::new(Tier::Mini, effort), only),
             Way::Random => {
                 let count = u64::try_from(workers.len().max(1)).unwrap_or(1);
                 let drawn = usize::try_from(split_mix(seed.into(), 1) % count).unwrap_or_default();
@@ -130,7 +157,7 @@ mod tests {
             ("nano", "NAME=CONDUCTOR"),
             ("=direct", "1 to 60 bytes"),
             ("a|b=direct", "no |"),
-            ("a=what", "mini or random"),
+            ("a=what", "mini, random or neighbours:FILE"),
         ] {
             let said = text.parse::<System>().unwrap_err();
             assert!(said.contains(problem), "{said}");
@@ -141,13 +168,14 @@ mod tests {
     fn a_random_worker_is_drawn_for_each_question() {
         let workers = ["a", "b", "c"].map(|name| WorkerId::new(name).unwrap());
         let system: System = "random=random".parse().unwrap();
-        let drawn: Vec<_> =
-            (0..300).map(|seed| system.policy(Effort::Medium, &workers, seed).workers_allowed).collect();
+        let drawn: Vec<_> = (0..300)
+            .map(|seed| system.policy(Effort::Medium, &workers, None, seed).workers_allowed)
+            .collect();
         for worker in &workers {
             let only = WorkersAllowed::Only(BTreeSet::from([worker.clone()]));
             let count = drawn.iter().filter(|allowed| **allowed == only).count();
             assert!((70..130).contains(&count), "{worker}: {count} of 300");
         }
-        assert_eq!(drawn[7], system.policy(Effort::Medium, &workers, 7).workers_allowed);
+        assert_eq!(drawn[7], system.policy(Effort::Medium, &workers, None, 7).workers_allowed);
     }
 }
