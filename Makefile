@@ -51,7 +51,10 @@ planner-cuda: ## build a planner for GPUs and processors into ~/.cache/podium/pl
 	@scripts/planner-cuda
 
 .PHONY: test
-test: test-rust test-nats test-clients test-training ## run every test
+test: ## run every test, and say how long each part took
+	@took=""; for part in test-rust test-nats test-clients test-training; do \
+	    begun=$$SECONDS; $(MAKE) $$part; took="$$took $$part $$((SECONDS - begun)) s,"; \
+	done; printf 'make test:%s\n' "$${took%,}"
 
 .PHONY: test-rust
 test-rust: ## run the Rust tests, llama.cpp included (without it: cargo nextest run)
