@@ -111,6 +111,11 @@ test-training: ## run the light tests of training/
 	@scripts/setup test
 	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test pytest
 
+.PHONY: test-training-torch
+test-training-torch: ## run all tests of training/, those that train models too (fetches PyTorch: 5 GB)
+	@scripts/setup test
+	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training uv run --frozen --group test --group train --group llm pytest
+
 .PHONY: quick
 quick: ## check format, lints and unit tests of the packages that changed since the last commit (BASE names another)
 	@scripts/setup build test check

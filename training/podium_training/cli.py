@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from podium_training.loaders import READERS as QUESTION_KINDS
 from podium_training.settings import Settings
 from podium_training.wordings import CONDUCTOR_SPLITS, SPLITS
 
@@ -84,6 +85,60 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     print(json.dumps({"split": arguments.split, **score.report()}))
 
 
+def _grpo(arguments: argparse.Namespace) -> None:
+    from podium_training import grpo_settings, rollouts
+
+    try:
+        settings = grpo_settings.load(arguments.config)
+        if arguments.dry_run:
+            from podium_training.grpo_dry_run import DryRunFailed, dry_run
+
+            try:
+                print(json.dumps(dry_run(settings), indent=1))
+            except DryRunFailed as error:
+                sys.exit(str(error))
+            return
+        if arguments.out is None:
+            sys.exit("--out names the folder of the run; only --dry-run needs none")
+        from podium_training import grpo, policy
+
+        with rollouts.Rollouts(settings.rollout_command()) as process:
+            try:
+                grpo.Trainer(settings, policy.load(settings), process, arguments.out).run()
+            except grpo.OtherRun as error:
+                sys.exit(str(error))
+    except (grpo_settings.BadSettings, rollouts.RolloutsFailed) as error:
+        sys.exit(str(error))
+
+
+def _questions(arguments: argparse.Namespace) -> None:
+    from podium_training import loaders
+
+    try:
+        if arguments.recorded is None:
+            for item in loaders.load(arguments.kind, arguments.file, arguments.judge):
+                print(json.dumps(item, ensure_ascii=False))
+            return
+        if arguments.kind != "routerbench" or arguments.pool is None:
+            sys.exit("--recorded needs the kind routerbench and --pool")
+        models: dict[str, None] = {}
+        with arguments.recorded.open("w", encoding="utf-8") as recorded:
+            for item, answers in loaders.routerbench(arguments.file):
+                print(json.dumps(item, ensure_ascii=False))
+                for answer in answers:
+                    models[answer["model"]] = None
+                    print(json.dumps(answer, ensure_ascii=False), file=recorded)
+        arguments.pool.write_text(loaders.recorded_pool(list(models)), encoding="utf-8")
+    except (loaders.BadFile, OSError) as error:
+        sys.exit(str(error))
+
+
+def _bench_rollout(arguments: argparse.Namespace) -> None:
+    from podium_training import rollout_bench
+
+    print(json.dumps(rollout_bench.measure(arguments.command, arguments.n, arguments.steps)))
+
+
 def _draws(parser: argparse.ArgumentParser, n: int, split: str, seed: int) -> None:
     parser.add_argument("--n", type=int, default=n, help="how many questions")
     parser.add_argument("--split", choices=(*SPLITS, *CONDUCTOR_SPLITS), default=split, help="whose wordings")
@@ -131,6 +186,26 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--tokens-max", type=int, default=400)
     command.add_argument("--misses", type=int, default=0, help="how many wrong plans to show")
     command.set_defaults(run=_evaluate)
+
+    command = commands.add_parser("grpo", help="train a conductor by reinforcement, from the rewards of podium rollout")
+    command.add_argument("--config", type=Path, required=True, help="the settings, such as configs/grpo-nano.toml")
+    command.add_argument("--out", type=Path, help="folder of the run: checkpoint, metrics.jsonl, export")
+    command.add_argument("--dry-run", action="store_true", help="check settings, pool and rewards without a model")
+    command.set_defaults(run=_grpo)
+
+    command = commands.add_parser("questions", help="convert a public question file that you have for podium eval and podium rollout")
+    command.add_argument("kind", choices=QUESTION_KINDS)
+    command.add_argument("file", type=Path)
+    command.add_argument("--judge", help="the worker that compares free texts; without it they are compared exactly")
+    command.add_argument("--recorded", type=Path, help="routerbench: write the models' answers here, for vendor-sim --recorded")
+    command.add_argument("--pool", type=Path, help="routerbench: write a pool of these models here")
+    command.set_defaults(run=_questions)
+
+    command = commands.add_parser("bench-rollout", help="measure podium rollout over the demo's simulated workers")
+    command.add_argument("--n", type=int, default=2000, help="how many rollouts")
+    command.add_argument("--steps", type=int, default=1, help="steps of each plan, 1 to 3")
+    command.add_argument("command", nargs="+", metavar="COMMAND", help="such as: -- podium rollout --pool demo")
+    command.set_defaults(run=_bench_rollout)
     return parser
 
 

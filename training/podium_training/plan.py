@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SLOTS = {"arithmetic": 0, "words": 1, "dates": 2, "units": 3, "lists": 4, "facts": 5, "general": 6}
@@ -36,13 +37,20 @@ def _anchor(subtask: str) -> str:
     return " ".join(words[: 1 if led_to else 2])
 
 
-def render(steps: list[Step]) -> str:
-    """The assistant's turn for the steps, with its end token."""
-    parts = "; ".join(f'"{_anchor(step.subtask)}" {step.skill} {SLOTS[step.skill]}' for step in steps)
-    slots = ", ".join(str(SLOTS[step.skill]) for step in steps)
+def render(steps: list[Step], workers: Sequence[int] | None = None) -> str:
+    """The assistant's turn for the steps, with its end token. Without `workers`, each step has the slot of its skill."""
+    numbers = [SLOTS[step.skill] for step in steps] if workers is None else list(workers)
+    parts = "; ".join(f'"{_anchor(step.subtask)}" {step.skill} {number}' for step, number in zip(steps, numbers, strict=True))
+    slots = ", ".join(str(number) for number in numbers)
     subtasks = json.dumps([step.subtask for step in steps], ensure_ascii=False)
     access = json.dumps([list(step.access) for step in steps])
     return f"Parts: {parts}.\nmodel_id = [{slots}]\nsubtasks = {subtasks}\naccess_list = {access}{END}"
+
+
+def lists(workers: Sequence[int], subtasks: Sequence[str], access: Sequence[Sequence[int]]) -> str:
+    """The three lists of a plan, without reasoning."""
+    texts = json.dumps(list(subtasks), ensure_ascii=False)
+    return f"model_id = {list(workers)}\nsubtasks = {texts}\naccess_list = {json.dumps([list(seen) for seen in access])}"
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,13 @@ class Source:
         count = self.settings.batch * _BATCHES_A_POOL
         examples = [self._copy() if self.rng.random() < copies else self._example() for _ in range(count)]
         examples.sort(key=lambda example: len(example.prompt) + len(example.completion))
-        batches = [_collate(examples[start : start + self.settings.batch]) for start in range(0, count, self.settings.batch)]
+        batches = [collate(examples[start : start + self.settings.batch]) for start in range(0, count, self.settings.batch)]
         self.rng.shuffle(batches)
         return batches
 
 
-def _collate(examples: list[Example]) -> tuple[Tensor, Tensor]:
+def collate(examples: list[Example]) -> tuple[Tensor, Tensor]:
+    """Inputs and targets of a batch; only completion tokens are targets."""
     length = max(len(example.prompt) + len(example.completion) for example in examples) - 1
     inputs = torch.zeros(len(examples), length, dtype=torch.long)
     targets = torch.full((len(examples), length), IGNORED)

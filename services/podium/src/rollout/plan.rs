@@ -36,7 +36,9 @@ pub(super) fn parse(
 
 #[cfg(test)]
 mod tests {
+    use podium_domain::plan::Step;
     use podium_domain::policy::{Effort, Tier};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -73,5 +75,28 @@ mod tests {
         }
         let text = "model_id = [2]\nsubtasks = [\"a\"]\naccess_list = [[]]";
         assert!(workers_of(text, &["worker-a"]).unwrap_err().contains("positions 0 to 0"));
+    }
+
+    /// A test of `training` holds the trainer to the same file.
+    #[test]
+    fn the_engine_reads_plans_as_the_trainer_does() {
+        let pool = Pool::parse(include_str!("../../../../pools/demo.toml")).unwrap();
+        let policy = Policy { steps_max: 4, ..Policy::new(Tier::Ultra, Effort::Medium) };
+        let rows = include_str!("../../../../training/tests/plans.jsonl");
+        for row in rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()) {
+            let text = row["text"].as_str().unwrap();
+            let found = parse(text, &[], &pool, &policy).map_or(Value::Null, |plan| {
+                let position =
+                    |step: &Step| pool.workers().iter().position(|worker| worker.id == step.worker);
+                let access =
+                    |step: &Step| step.access.as_slice().iter().map(|seen| seen.get()).collect::<Vec<_>>();
+                json!({
+                    "workers": plan.steps().iter().map(position).collect::<Vec<_>>(),
+                    "subtasks": plan.steps().iter().map(|step| &step.subtask).collect::<Vec<_>>(),
+                    "access": plan.steps().iter().map(access).collect::<Vec<_>>(),
+                })
+            });
+            assert_eq!(found, row["engine"], "{text}");
+        }
     }
 }
