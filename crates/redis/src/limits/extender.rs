@@ -131,7 +131,7 @@ impl Extender {
         Ok(())
     }
 
-    /// Settles the leases that have ended. What failed is settled later.
+    /// Settles the leases that have ended. After an error, the others are settled later.
     async fn settle(&self) -> Result<(), Failure> {
         let Shared { leases, link, .. } = &*self.shared;
         loop {

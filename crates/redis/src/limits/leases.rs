@@ -45,11 +45,11 @@ struct Calls {
 /// Where a lease is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Redis was never told.
+    /// It was never named in Redis.
     Here,
-    /// Redis may know it, and has to be told.
+    /// Redis may know it. It has to be named there.
     PerhapsRedis,
-    /// Redis was told and answered.
+    /// It was granted or named in Redis.
     Redis,
 }
 
@@ -155,7 +155,7 @@ impl Leases {
         }
     }
 
-    /// Redis may have lost the held leases of these workers: it has to be told again.
+    /// Redis may have lost the held leases of these workers: they have to be named again.
     pub(crate) fn doubt(&self, of: impl Fn(&WorkerKeys) -> bool) {
         let mut table = self.lock();
         let doubted = table.workers.values_mut().filter(|calls| of(&calls.keys));
@@ -164,7 +164,7 @@ impl Leases {
         }
     }
 
-    /// Lists held leases that Redis has to be told of, at most `most`. From now on, Redis may know these.
+    /// Lists held leases that have to be named in Redis, at most `most`. From now on, Redis may know these.
     pub(crate) fn to_name(&self, most: usize) -> Vec<Batch<u64>> {
         let mut table = self.lock();
         let (mut batches, mut left) = (Vec::new(), most);
