@@ -157,8 +157,10 @@ impl Run {
         let may_be_stopped = result.finish == FinishReason::Stop
             && !self.spec.request.stops.is_empty()
             && self.is_final_step(round, step);
+        // Reasoning may use up the client's limit.
+        let is_limited = result.finish == FinishReason::Length && self.answer_tokens_max_of(of).is_some();
         let may_be_blank =
-            result.finish == FinishReason::ContentFilter || !calls.is_empty() || may_be_stopped;
+            result.finish == FinishReason::ContentFilter || !calls.is_empty() || may_be_stopped || is_limited;
         if result.output.trim().is_empty() && !may_be_blank {
             return Err(Refusal::BlankOutput);
         }

@@ -90,6 +90,11 @@ impl Run {
         }
     }
 
+    /// The most tokens of a step's output, if the client set a limit; it concerns final steps only.
+    pub fn answer_tokens_max_of(&self, step: StepRef) -> Option<u32> {
+        self.spec.request.answer_tokens_max.filter(|_| self.is_final_step(step.round, step.step))
+    }
+
     /// Whether the client is shown the reasoning of a step, which must be a final one.
     pub fn shows_reasoning_of(&self, step: StepRef) -> bool {
         self.spec.request.shows_reasoning && self.is_final_step(step.round, step.step)

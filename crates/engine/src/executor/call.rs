@@ -17,6 +17,7 @@ use podium_ports::vendor::{ChatEvent, ChatStream, NoText, VendorError, Vendors};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::fallback;
 use super::step_call::StepCall;
 use super::written::{Written, WrittenParts};
 use crate::claims::claim::Claimed;
@@ -285,30 +286,48 @@ impl ClaimedCall<'_> {
         })
     }
 
-    /// The error of an answer without text, and its remedy. Two kinds of answers without text are results: a worker declined, which the
-    /// run records, or a stop sequence may have ended the answer before its first word.
+    /// The error of an answer without text, and its remedy. Three kinds of answers without text are results: a worker declined, which
+    /// the run records; a stop sequence may have ended the answer before its first word; or reasoning used up the limit that the
+    /// client set, and no other worker can be tried.
     fn without_text(&self, finish: FinishReason, usage: Usage) -> Option<(String, Cure)> {
         let worker = &self.call.worker.id;
         match NoText::of(finish) {
             NoText::Declined => None,
             // A stop sequence may be the first thing that a worker writes. Not every vendor says that one was found.
             NoText::Empty if finish == FinishReason::Stop && !self.call.request.stops.is_empty() => None,
+            NoText::LimitUsedUp if self.is_client_limit() && !self.may_go_elsewhere() => None,
             NoText::LimitUsedUp => {
                 let tokens = usage.completion_tokens;
                 let message = format!(
                     "worker `{worker}` used up its output limit before any text ({tokens} tokens, finish reason length)"
                 );
                 // Another worker may reason less. After two workers, no other one is tried.
-                let step = self.call.step;
-                let round = self.run().rounds().get(usize::from(step.round));
-                let found = round.and_then(|round| round.steps.get(step.step.as_usize()));
-                let has_fallen_back = found.is_some_and(|step| step.fallbacks > 0);
-                Some((message, if has_fallen_back { Cure::Nothing } else { Cure::Elsewhere }))
+                Some((message, if self.has_fallen_back() { Cure::Nothing } else { Cure::Elsewhere }))
             }
             NoText::Empty => {
                 Some((format!("worker `{worker}` gave an empty answer"), Cure::Again(Duration::ZERO)))
             }
         }
+    }
+
+    fn has_fallen_back(&self) -> bool {
+        let step = self.call.step;
+        let round = self.run().rounds().get(usize::from(step.round));
+        let found = round.and_then(|round| round.steps.get(step.step.as_usize()));
+        found.is_some_and(|step| step.fallbacks > 0)
+    }
+
+    /// Whether another worker may do the step after an answer without text.
+    fn may_go_elsewhere(&self) -> bool {
+        !self.has_fallen_back()
+            && self.run().can_fall_back(self.call.task())
+            && fallback::next(self.context.pool(), self.call).is_some()
+    }
+
+    /// Whether the client set the limit of tokens of this call, below that of the worker.
+    fn is_client_limit(&self) -> bool {
+        let limit = self.run().answer_tokens_max_of(self.call.step);
+        limit.is_some_and(|limit| limit < self.call.worker.output_tokens_max)
     }
 
     /// The usage that a vendor reported, but at most what the call can have used. A higher number is the vendor's error, and must not

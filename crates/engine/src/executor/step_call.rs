@@ -95,7 +95,7 @@ pub(super) fn return_permit(permit: Box<dyn Permit>) {
 fn request(run: &Run, step: StepRef, worker: &Worker) -> Option<ChatRequest> {
     let asked = &run.spec().request;
     let is_final = run.is_final_step(step.round, step.step);
-    let answer_tokens_max = asked.answer_tokens_max.filter(|_| is_final).unwrap_or(u32::MAX);
+    let answer_tokens_max = run.answer_tokens_max_of(step).unwrap_or(u32::MAX);
     let answer = if is_final { asked.answer.clone() } else { AnswerForm::Text };
     let stops = if is_final { asked.stops.as_slice() } else { &[] };
     let messages = with_own_ids(prompt::for_worker(run, step.round, step.step)?, &worker.id);

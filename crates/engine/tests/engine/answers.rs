@@ -57,6 +57,30 @@ async fn a_limit_used_up_by_reasoning_leads_to_one_other_worker() {
     assert_eq!(called(&house).len(), 5, "one call of the worker");
 }
 
+#[tokio::test]
+async fn a_client_limit_used_up_by_reasoning_gives_an_empty_answer() {
+    let house = a_house().await;
+    let spent = || Answer::blank().think("hm").finish(FinishReason::Length);
+    let limited = |policy| with(request(policy), |request| request.answer_tokens_max = Some(16));
+    let ask = async |policy| {
+        let id = house.engine.submit(limited(policy)).await.unwrap().run_id();
+        house.ended(id).await
+    };
+    house.vendor.script("quick", [spent()]);
+    house.vendor.otherwise(Answer::text("fine"));
+    assert_eq!(ask(ultra()).await.answer(), Some("fine"), "another worker may reason less");
+    house.vendor.otherwise(spent());
+    let run = ask(ultra()).await;
+    assert_eq!(
+        (run.answer(), called(&house).len()),
+        (Some(""), 4),
+        "one call of the worker and one of another"
+    );
+    assert_eq!(run.rounds()[0].steps[0].finish, Some(FinishReason::Length));
+    let run = ask(Policy { fallback: PoolRule::None, ..ultra() }).await;
+    assert_eq!((run.answer(), called(&house).len()), (Some(""), 5), "one call of the worker");
+}
+
 /// The test pool, in which these workers have a context of 1,000 tokens.
 async fn a_house_with_small(small: &[&str]) -> House {
     let house = House::idle(quick(), |store| store).await;

@@ -145,6 +145,33 @@ async fn a_failed_run_is_an_error_or_a_failed_response() {
 }
 
 #[tokio::test]
+async fn a_limit_used_up_by_reasoning_gives_an_incomplete_response() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    server.vendor.otherwise(Answer::blank().think("hm").finish(FinishReason::Length));
+    // Codex asks so whether a model answers at all.
+    let probe = json!({"max_output_tokens": 1, "podium": {"fallback": "none"}});
+    let reply = ask(&server, probe).await;
+    let body = reply.json();
+    assert_eq!((reply.status, &body["status"]), (200, &json!("incomplete")), "{body}");
+    check_response(&body);
+    assert_eq!(body["incomplete_details"], json!({"reason": "max_output_tokens"}));
+    assert_eq!(body["output"][0]["content"][0]["text"], "");
+    let chat = json!({
+        "model": "podium-ultra", "max_tokens": 1, "podium": {"fallback": "none"},
+        "messages": [{"role": "user", "content": "why?"}],
+    });
+    let chat = server.send("POST /v1/chat/completions", "", &chat.to_string()).await.json();
+    let choice = &chat["choices"][0];
+    assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("length"), &json!("")));
+    let message = json!({
+        "model": "podium-ultra", "max_tokens": 1, "podium": {"fallback": "none"},
+        "messages": [{"role": "user", "content": "why?"}],
+    });
+    let message = server.send("POST /v1/messages", "", &message.to_string()).await.json();
+    assert_eq!((&message["stop_reason"], &message["content"][0]["text"]), (&json!("max_tokens"), &json!("")));
+}
+
+#[tokio::test]
 async fn a_conversation_is_compacted_and_continued() {
     let server = TestServer::open(ServerLimits::default()).await;
     server.vendor.otherwise(Answer::text("we launch on Tuesday"));
