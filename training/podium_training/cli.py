@@ -55,6 +55,19 @@ def _export(arguments: argparse.Namespace) -> None:
     print(f"{path}: {path.stat().st_size} bytes, sha256 {export.sha256(path)}")
 
 
+def _convert_encoder(arguments: argparse.Namespace) -> None:
+    from podium_training import encoder
+
+    encoder.convert(arguments.folder, arguments.out)
+    print(f"{arguments.out}: {arguments.out.stat().st_size} bytes")
+
+
+def _outcomes(arguments: argparse.Namespace) -> None:
+    from podium_training import recorded
+
+    print(f"{recorded.convert(arguments.format, arguments.files, arguments.out)} outcomes")
+
+
 def _check_export(arguments: argparse.Namespace) -> None:
     from podium_training import llama_check, sft
 
@@ -172,6 +185,17 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--bundle", type=Path, required=True)
     command.add_argument("--kind", choices=("f16", "q8_0"), default="f16")
     command.set_defaults(run=_export)
+
+    command = commands.add_parser("convert-encoder", help="write a BERT sentence encoder from Hugging Face files as GGUF")
+    command.add_argument("--folder", type=Path, required=True, help="with config.json, model.safetensors and the vocabulary")
+    command.add_argument("--out", type=Path, required=True)
+    command.set_defaults(run=_convert_encoder)
+
+    command = commands.add_parser("outcomes", help="convert recorded outcomes of real models for `podium head`")
+    command.add_argument("format", choices=("llmrouter", "routerbench"))
+    command.add_argument("files", type=Path, nargs="+")
+    command.add_argument("--out", type=Path, required=True)
+    command.set_defaults(run=_outcomes)
 
     command = commands.add_parser("check-export", help="hold the exported file under llama.cpp against its checkpoint")
     command.add_argument("--checkpoint", type=Path, required=True)
