@@ -140,6 +140,10 @@ pub struct Manifest {
     /// The mini head, a safetensors file; absent if the bundle has none. It chooses a worker for the mini tier without a plan.
     #[serde(default)]
     pub head: Option<BundleFile>,
+    /// The sentence encoder whose vectors the mini head reads, a GGUF file; absent if the head reads the hidden states of the
+    /// weights.
+    #[serde(default)]
+    pub encoder: Option<BundleFile>,
     /// The layout of the prompt.
     pub prompt: PromptTemplate,
     /// The examples that replace `{{examples}}` in the prompt.
@@ -201,6 +205,7 @@ impl Manifest {
             NamedFile { key: format!("adapters[{number}]"), file, sha256 }
         }));
         files.extend(self.head.iter().map(|head| NamedFile::of("head", head)));
+        files.extend(self.encoder.iter().map(|encoder| NamedFile::of("encoder", encoder)));
         files
     }
 }

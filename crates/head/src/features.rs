@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::{self, FileError};
-use crate::head::{HIDDEN_MAX, Source};
+use crate::file::{self, FileError, Matrix};
+use crate::identity::{HIDDEN_MAX, Source};
 
 /// Most questions in a file.
 pub const QUESTIONS_MAX: usize = 100_000;
@@ -122,7 +122,9 @@ impl Features {
     /// Reads and validates a file.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = file::read(path, FILE_BYTES_MAX)?;
-        let (metadata, matrix) = file::parse::<Metadata>(&bytes, path, METADATA_KEY, TENSOR)?;
+        let parsed = file::parse::<Metadata>(&bytes, path, METADATA_KEY)?;
+        let matrix = parsed.matrix(TENSOR)?;
+        let metadata = parsed.document;
         let wrong = |problem: String| FileError::Wrong { path: path.to_owned(), problem };
         if metadata.schema != SCHEMA {
             let schema = metadata.schema;
@@ -146,6 +148,7 @@ impl Features {
         let questions = self.by_question.keys().cloned().collect();
         let metadata = Metadata { schema: SCHEMA, source: self.source.clone(), questions };
         let values: Vec<f32> = self.by_question.values().flatten().copied().collect();
-        file::serialise(&metadata, METADATA_KEY, TENSOR, self.len(), self.hidden, &values)
+        let matrix = Matrix { rows: self.len(), columns: self.hidden, values };
+        file::serialise(&metadata, METADATA_KEY, &[(TENSOR, &matrix)])
     }
 }

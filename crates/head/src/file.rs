@@ -1,4 +1,4 @@
-//! A safetensors file with one matrix of 32-bit floats and a JSON document.
+//! A safetensors file with matrices of 32-bit floats and a JSON document.
 //!
 //! The document is the value of a single metadata key: several keys are written in no fixed order, but equal contents must
 //! give equal bytes.
@@ -78,13 +78,20 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Parses a file's bytes: the document under metadata key `key`, and the matrix `tensor`.
-pub(crate) fn parse<T: DeserializeOwned>(
-    bytes: &[u8],
-    path: &Path,
+/// A parsed file: its document, and its matrices by name.
+#[derive(Debug)]
+pub(crate) struct Parsed<'a, T> {
+    pub(crate) document: T,
+    tensors: SafeTensors<'a>,
+    path: &'a Path,
+}
+
+/// Parses a file's bytes. The document is the value of metadata key `key`.
+pub(crate) fn parse<'a, T: DeserializeOwned>(
+    bytes: &'a [u8],
+    path: &'a Path,
     key: &str,
-    tensor: &str,
-) -> Result<(T, Matrix), FileError> {
+) -> Result<Parsed<'a, T>, FileError> {
     let not_safetensors = |source| FileError::NotSafetensors { path: path.to_owned(), source };
     let wrong = |problem: String| FileError::Wrong { path: path.to_owned(), problem };
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
@@ -92,32 +99,48 @@ pub(crate) fn parse<T: DeserializeOwned>(
     let document = document.ok_or_else(|| wrong(format!("its metadata has no key `{key}`")))?;
     let document = serde_json::from_str(document).map_err(|e| wrong(format!("metadata `{key}`: {e}")))?;
     let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
-    let found = tensors.tensor(tensor).map_err(|_| wrong(format!("it has no tensor `{tensor}`")))?;
-    let (Dtype::F32, &[rows, columns]) = (found.dtype(), found.shape()) else {
-        let (dtype, shape) = (found.dtype(), found.shape());
-        return Err(wrong(format!(
-            "tensor `{tensor}` is {dtype:?} {shape:?}, it must be F32 with two dimensions"
-        )));
-    };
-    let (numbers, _) = found.data().as_chunks::<4>();
-    let values = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    Ok((document, Matrix { rows, columns, values }))
+    Ok(Parsed { document, tensors, path })
 }
 
-/// Serialises a file.
+impl<T> Parsed<'_, T> {
+    /// The error for invalid contents of this file.
+    pub(crate) fn wrong(&self, problem: String) -> FileError {
+        FileError::Wrong { path: self.path.to_owned(), problem }
+    }
+
+    /// The matrix of this name.
+    pub(crate) fn matrix(&self, name: &str) -> Result<Matrix, FileError> {
+        let found =
+            self.tensors.tensor(name).map_err(|_| self.wrong(format!("it has no tensor `{name}`")))?;
+        let (Dtype::F32, &[rows, columns]) = (found.dtype(), found.shape()) else {
+            let (dtype, shape) = (found.dtype(), found.shape());
+            return Err(self.wrong(format!(
+                "tensor `{name}` is {dtype:?} {shape:?}, it must be F32 with two dimensions"
+            )));
+        };
+        let (numbers, _) = found.data().as_chunks::<4>();
+        let values = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        Ok(Matrix { rows, columns, values })
+    }
+}
+
+/// Serialises a file with these matrices.
 pub(crate) fn serialise<T: Serialize>(
     document: &T,
     key: &str,
-    tensor: &str,
-    rows: usize,
-    columns: usize,
-    values: &[f32],
+    matrices: &[(&str, &Matrix)],
 ) -> Result<Vec<u8>, FileError> {
     let unwritable = |problem: String| FileError::Unwritable { problem };
     let document = serde_json::to_string(document).map_err(|e| unwritable(e.to_string()))?;
-    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let view =
-        TensorView::new(Dtype::F32, vec![rows, columns], &data).map_err(|e| unwritable(e.to_string()))?;
+    let data: Vec<Vec<u8>> = matrices
+        .iter()
+        .map(|(_, matrix)| matrix.values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
+    let views = matrices.iter().zip(&data).map(|((name, matrix), data)| {
+        let view = TensorView::new(Dtype::F32, vec![matrix.rows, matrix.columns], data);
+        view.map(|view| (*name, view)).map_err(|e| unwritable(e.to_string()))
+    });
+    let views: Vec<_> = views.collect::<Result<_, _>>()?;
     let metadata = HashMap::from([(key.to_owned(), document)]);
-    safetensors::serialize([(tensor, view)], Some(metadata)).map_err(|e| unwritable(e.to_string()))
+    safetensors::serialize(views, Some(metadata)).map_err(|e| unwritable(e.to_string()))
 }

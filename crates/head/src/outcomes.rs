@@ -7,10 +7,11 @@
 //! `reward` ranges from 0 (useless) to 1 (right). `question` is for people and for [`crate::features`]; it, the cost and the
 //! latency are optional. Unknown members are ignored. Several outcomes of a worker for the same question count by their mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use podium_domain::ids::WorkerId;
+use podium_domain::money::Cost;
 use serde::{Deserialize, Serialize};
 
 use crate::file::{self, FileError};
@@ -42,16 +43,40 @@ pub struct Outcome {
     pub latency_ms: Option<u64>,
 }
 
-/// The mean rewards, by question id and worker.
+/// The mean rewards and costs, by question id and worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
-    by_question: BTreeMap<String, BTreeMap<WorkerId, Mean>>,
+    by_question: BTreeMap<String, OfQuestion>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct OfQuestion {
+    /// The question, from the first outcome that has it.
+    text: Option<String>,
+    by_worker: BTreeMap<WorkerId, OfWorker>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct OfWorker {
+    reward: Mean,
+    cost_usd: Mean,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     sum: f64,
     count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn value(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / f64::from(self.count))
+    }
 }
 
 /// Why an outcome is rejected.
@@ -77,7 +102,7 @@ pub enum OutcomeError {
 impl Outcomes {
     /// Adds an outcome.
     pub fn add(&mut self, outcome: &Outcome) -> Result<(), OutcomeError> {
-        let Outcome { schema, question_id, worker, reward, .. } = outcome;
+        let Outcome { schema, question_id, question, worker, reward, cost_nano_usd, .. } = outcome;
         if *schema != SCHEMA {
             return Err(OutcomeError::Schema { schema: *schema });
         }
@@ -88,9 +113,14 @@ impl Outcomes {
             return Err(OutcomeError::Reward { reward: *reward });
         }
         let of_question = self.by_question.entry(question_id.clone()).or_default();
-        let mean = of_question.entry(worker.clone()).or_default();
-        mean.sum += reward;
-        mean.count = mean.count.saturating_add(1);
+        if of_question.text.is_none() {
+            of_question.text.clone_from(question);
+        }
+        let of_worker = of_question.by_worker.entry(worker.clone()).or_default();
+        of_worker.reward.add(*reward);
+        if let Some(cost) = cost_nano_usd {
+            of_worker.cost_usd.add(Cost::from_nano_usd(*cost).usd());
+        }
         Ok(())
     }
 
@@ -113,19 +143,32 @@ impl Outcomes {
         self.by_question.keys().map(String::as_str)
     }
 
+    /// The text of a question, if an outcome has it.
+    pub fn text(&self, question: &str) -> Option<&str> {
+        self.by_question.get(question)?.text.as_deref()
+    }
+
     /// The mean reward of a worker for a question, if recorded.
     pub fn reward(&self, question: &str, worker: &WorkerId) -> Option<f64> {
-        let mean = self.by_question.get(question)?.get(worker)?;
-        Some(mean.sum / f64::from(mean.count))
+        self.of_worker(question, worker)?.reward.value()
+    }
+
+    /// The mean cost of a worker for a question in dollars, if recorded.
+    pub fn cost_usd(&self, question: &str, worker: &WorkerId) -> Option<f64> {
+        self.of_worker(question, worker)?.cost_usd.value()
+    }
+
+    fn of_worker(&self, question: &str, worker: &WorkerId) -> Option<&OfWorker> {
+        self.by_question.get(question)?.by_worker.get(worker)
     }
 
     /// Whether this worker has any recorded outcome.
     pub fn knows(&self, worker: &WorkerId) -> bool {
-        self.by_question.values().any(|of_question| of_question.contains_key(worker))
+        self.by_question.values().any(|of_question| of_question.by_worker.contains_key(worker))
     }
 
     /// The workers of all outcomes.
-    pub fn workers(&self) -> std::collections::BTreeSet<&WorkerId> {
-        self.by_question.values().flat_map(BTreeMap::keys).collect()
+    pub fn workers(&self) -> BTreeSet<&WorkerId> {
+        self.by_question.values().flat_map(|of_question| of_question.by_worker.keys()).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! The first stage of training: the head's choice probabilities are fitted to the rewards.
 //!
-//! The target of each question is softmax(mean reward / temperature) over the workers recorded for it; the head's
+//! The target of each question is softmax(mean value / temperature) over the workers recorded for it; the head's
 //! probability is the softmax of its scores over the same workers. The loss is the mean Kullback-Leibler divergence from
 //! target to head, plus L2 regularisation ("pull"). It is convex, so there is one best head, and it is found.
 
@@ -50,7 +50,7 @@ pub(crate) fn scores(weights: &[f64], input: &[f32]) -> Vec<f64> {
 impl Lesson {
     /// A question with its unscaled input.
     pub fn new(example: &Example, temperature: f64) -> Self {
-        Self { input: example.hidden.clone(), target: target(&example.rewards, temperature) }
+        Self { input: example.hidden.clone(), target: target(&example.values(), temperature) }
     }
 }
 

@@ -1,9 +1,15 @@
 //! Trains and evaluates a head.
 //!
 //! The seed splits the questions into three sets: held-out ones for evaluation, ones for model selection, and the rest for
-//! training. The first stage is supervised ([`crate::supervised`]) with several strengths of regularisation; the best one on the
+//! training. Ids with the same question are in one set.
+//!
+//! A linear head is trained in two stages. The first stage is supervised ([`crate::supervised`]) with several strengths of regularisation; the best one on the
 //! selection set is kept. The second stage searches around it by separable CMA-ES ([`crate::cma`]) for a higher mean reward of the
 //! best-scored worker. Its head is kept only if it is better on the selection set, too: with few questions it overfits.
+//!
+//! The selection set chooses the number of neighbours, and the shape of a kernel. The head then learns from both sets.
+
+use std::fmt;
 
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -11,14 +17,20 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cma::{self, Search};
 use crate::dataset::{Dataset, Example};
-use crate::head::{HeadError, LinearHead, Source};
+use crate::head::Head;
+use crate::identity::{HeadError, Identity, Kind};
+use crate::kernel::{KernelHead, SHAPES, Shape};
 use crate::lbfgs::{self, Limits};
-use crate::score::{self, Standing, as_f64};
+use crate::linear::LinearHead;
+use crate::neighbours::{Memory, NeighboursHead};
+use crate::score::{self, Paired, Scores, Standing, as_f64};
 use crate::supervised::{Lesson, Loss, scores};
 
 /// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
+    /// How the head chooses.
+    pub kind: Kind,
     /// Splits the questions and seeds all random numbers.
     pub seed: u64,
     /// Share of the questions that are held out, above 0 and below 1.
@@ -36,7 +48,15 @@ pub struct Options {
 impl Default for Options {
     /// Population and iterations are about those of TRINITY (arXiv 2512.04695), which does not publish the other values.
     fn default() -> Self {
-        Self { seed: 0, held_out: 0.2, temperature: 0.25, population: 32, iterations: 60, sigma: 0.1 }
+        Self {
+            kind: Kind::Linear,
+            seed: 0,
+            held_out: 0.2,
+            temperature: 0.25,
+            population: 32,
+            iterations: 60,
+            sigma: 0.1,
+        }
     }
 }
 
@@ -59,21 +79,49 @@ impl Stage {
     }
 }
 
+/// The result of model selection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Chosen {
+    /// The stage and regularisation of a linear head.
+    Linear {
+        /// The stage that produced it.
+        stage: Stage,
+        /// The strength of L2 regularisation.
+        pull: f64,
+    },
+    /// The number of neighbours.
+    Neighbours(usize),
+    /// The shape of the kernel.
+    Kernel(Shape),
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linear { stage, pull } => write!(f, "{}, pull {pull:.0e}", stage.as_str()),
+            Self::Neighbours(count) => write!(f, "{count} neighbours"),
+            Self::Kernel(Shape { hidden, form, ridge }) => {
+                write!(f, "kernel with hidden {hidden}, form {form}, ridge {ridge}")
+            }
+        }
+    }
+}
+
 /// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
     /// The head.
-    pub head: LinearHead,
-    /// The stage that produced the head.
-    pub stage: Stage,
-    /// The selected strength of L2 regularisation.
-    pub pull: f64,
+    pub head: Head,
+    /// The result of model selection.
+    pub chosen: Chosen,
     /// Questions in the training set.
     pub learned_from: usize,
     /// Questions in the selection set.
     pub chosen_by: usize,
     /// The evaluation of each way of choosing on the held-out questions.
     pub held_out: Vec<(String, Standing)>,
+    /// How much more value the head has than the best single worker on the held-out questions.
+    pub over_best_single: Paired,
 }
 
 /// Why training failed.
@@ -100,59 +148,174 @@ const LIMITS: Limits = Limits { iterations_max: 300, gradient_max: 1e-6 };
 /// One in this many of the questions that are not held out belongs to the selection set.
 const ONE_CHOOSES_IN: usize = 5;
 
-/// Trains a head for the slots of a pool with this hash ([`slots_hash`](podium_domain::pool::slots_hash)).
-pub fn train(
-    dataset: &Dataset,
-    source: Source,
-    pool_sha256: String,
-    options: &Options,
-) -> Result<Trained, TrainError> {
+/// Most questions from which kernels of all shapes are fitted to choose one. The best shape hardly depends on their number.
+const SHAPE_QUESTIONS_MAX: usize = 1_500;
+/// Numbers of neighbours to try.
+const NEIGHBOURS: [usize; 6] = [5, 10, 20, 40, 80, 160];
+
+/// Trains a head for the slots of a pool ([`slots_hash`](podium_domain::pool::slots_hash)), which are those of the data set.
+pub fn train(dataset: &Dataset, identity: &Identity, options: &Options) -> Result<Trained, TrainError> {
     check(options)?;
-    let parts = Parts::of(dataset, options);
-    let scale = Scale::of(&parts.learned, dataset.hidden());
+    let examples: Vec<&Example> = dataset.examples().iter().collect();
+    let mut groups = shuffled_groups(&examples, options.seed);
+    let held_out = taken(&mut groups, as_f64(examples.len()) * options.held_out, 2);
+    let known: Vec<&Example> = groups.concat();
+    let fit = fit(dataset, identity, groups, options)?;
+    let baselines = baselines(&known, &held_out, dataset);
+    let mut table: Vec<_> =
+        baselines.iter().map(|(name, scores)| (name.clone(), Standing::of(scores))).collect();
+    for (name, head) in &fit.stages {
+        table.push((format!("head, {name}"), Standing::of(&of_head(head, &held_out))));
+    }
+    let own = of_head(&fit.head, &held_out);
+    table.push(("head, as written".to_owned(), Standing::of(&own)));
+    table.push(("best possible".to_owned(), Standing::of(&score::oracle(&held_out))));
+    let best = score::always(&held_out, score::best_single(&known, dataset.slots().len()));
+    let Fit { head, chosen, learned_from, chosen_by, .. } = fit;
+    let over_best_single = Paired::of(&own, &best);
+    Ok(Trained { head, chosen, learned_from, chosen_by, held_out: table, over_best_single })
+}
+
+/// A head, fitted without a look at held-out questions.
+pub(crate) struct Fit {
+    pub(crate) head: Head,
+    pub(crate) chosen: Chosen,
+    pub(crate) learned_from: usize,
+    pub(crate) chosen_by: usize,
+    /// The head of each stage of training.
+    stages: Vec<(&'static str, Head)>,
+}
+
+/// Fits a head to these shuffled groups of questions. Some of them choose among settings, the others are learned from.
+pub(crate) fn fit(
+    dataset: &Dataset,
+    identity: &Identity,
+    mut groups: Vec<Vec<&Example>>,
+    options: &Options,
+) -> Result<Fit, TrainError> {
+    let known: Vec<&Example> = groups.concat();
+    #[expect(clippy::integer_division, reason = "about this share")]
+    let choosing = taken(&mut groups, as_f64(known.len() / ONE_CHOOSES_IN), 1);
+    let learned: Vec<&Example> = groups.concat();
+    let value = |head: &Head| Standing::of(&of_head(head, &choosing)).value;
+    let (learned_from, chosen_by) = (learned.len(), choosing.len());
+    let mut stages = Vec::new();
+    let (head, chosen) = match options.kind {
+        Kind::Linear => {
+            let (pull, [first, second]) = linear(dataset, identity, [&learned, &choosing], options)?;
+            let is_better = value(&second) > value(&first);
+            let (stage, head) =
+                if is_better { (Stage::Evolved, &second) } else { (Stage::Supervised, &first) };
+            let chosen = (head.clone(), Chosen::Linear { stage, pull });
+            stages.push((Stage::Supervised.as_str(), first));
+            if options.iterations > 0 {
+                stages.push((Stage::Evolved.as_str(), second));
+            }
+            chosen
+        }
+        Kind::Neighbours => {
+            let head = |count: usize, examples: &[&Example]| {
+                let memory =
+                    examples.iter().map(|example| (example.id.clone(), Memory::of(example))).collect();
+                let head = NeighboursHead::new(identity.clone(), count, dataset.price_factor(), memory);
+                head.map(Head::Neighbours)
+            };
+            let mut best = (f64::NEG_INFINITY, NEIGHBOURS[0]);
+            for count in NEIGHBOURS {
+                let value = value(&head(count, &learned)?);
+                if value > best.0 {
+                    best = (value, count);
+                }
+            }
+            (head(best.1, &known)?, Chosen::Neighbours(best.1))
+        }
+        Kind::Kernel => {
+            let sample = &learned[..learned.len().min(SHAPE_QUESTIONS_MAX)];
+            let mut best = (f64::NEG_INFINITY, SHAPES[0]);
+            for shapes in SHAPES.chunk_by(|a, b| (a.hidden, a.form) == (b.hidden, b.form)) {
+                let ridges: Vec<f64> = shapes.iter().map(|shape| shape.ridge).collect();
+                let heads = KernelHead::fit_ridges(identity, sample, shapes[0], &ridges)?;
+                for (shape, head) in shapes.iter().zip(heads) {
+                    let value = value(&Head::Kernel(head));
+                    if value > best.0 {
+                        best = (value, *shape);
+                    }
+                }
+            }
+            let head = KernelHead::fit(identity, &known, best.1)?;
+            (Head::Kernel(head), Chosen::Kernel(best.1))
+        }
+    };
+    Ok(Fit { head, chosen, learned_from, chosen_by, stages })
+}
+
+/// The linear heads of both stages, and the strength of regularisation.
+fn linear(
+    dataset: &Dataset,
+    identity: &Identity,
+    [learned, choosing]: [&[&Example]; 2],
+    options: &Options,
+) -> Result<(f64, [Head; 2]), TrainError> {
+    let scale = Scale::of(learned, dataset.hidden());
     let lessons = |examples: &[&Example]| -> Vec<Lesson> {
         examples.iter().map(|example| scale.lesson(example, options.temperature)).collect()
     };
-    let (learned, choosing) = (lessons(&parts.learned), lessons(&parts.choosing));
-    let (pull, first) = supervise(&learned, &choosing, dataset);
-    let second = evolve(&first, &parts.learned, &learned, options);
-    let on = |weights: &[f64], examples: &[&Example]| {
-        score::by_scores(examples, |example| scores(weights, &scale.input(example)))
+    let (lessons, choosing) = (lessons(learned), lessons(choosing));
+    let (pull, first) = supervise(&lessons, &choosing, dataset);
+    let second = evolve(&first, learned, &lessons, options);
+    let head = |weights: &[f64]| {
+        let Identity { slots, pool_sha256, source } = identity.clone();
+        LinearHead::new(slots, pool_sha256, source, scale.unscaled(weights)).map(Head::Linear)
     };
-    let is_better = on(&second, &parts.choosing).reward > on(&first, &parts.choosing).reward;
-    let (stage, weights) = if is_better { (Stage::Evolved, &second) } else { (Stage::Supervised, &first) };
-    let head = LinearHead::new(dataset.slots().to_vec(), pool_sha256, source, scale.unscaled(weights))?;
-    let known: Vec<&Example> = parts.learned.iter().chain(&parts.choosing).copied().collect();
-    let mut held_out = baselines(&known, &parts.held_out, dataset);
-    held_out.push((format!("head, {}", Stage::Supervised.as_str()), on(&first, &parts.held_out)));
-    if options.iterations > 0 {
-        held_out.push((format!("head, {}", Stage::Evolved.as_str()), on(&second, &parts.held_out)));
-    }
-    held_out.push(("head, as written".to_owned(), of_head(&head, &parts.held_out)));
-    held_out.push(("best possible".to_owned(), score::oracle(&parts.held_out)));
-    let (learned_from, chosen_by) = (parts.learned.len(), parts.choosing.len());
-    Ok(Trained { head, stage, pull, learned_from, chosen_by, held_out })
+    Ok((pull, [head(&first)?, head(&second)?]))
 }
 
 /// Evaluates a head on these questions.
-pub fn of_head(head: &LinearHead, examples: &[&Example]) -> Standing {
+pub fn of_head(head: &Head, examples: &[&Example]) -> Scores {
     score::by_scores(examples, |example| {
-        let scores = head.scores(&example.hidden).unwrap_or_default();
+        let scores = head.scores(example.input()).unwrap_or_default();
         scores.into_iter().map(f64::from).collect()
     })
 }
 
-/// Evaluates a random worker, and the best single worker according to `known`.
-pub fn baselines(known: &[&Example], examples: &[&Example], dataset: &Dataset) -> Vec<(String, Standing)> {
-    let best = score::best_single(known, dataset.slots().len());
-    let name = dataset.slots().get(best).map_or("", |worker| worker.as_str());
-    vec![
+/// Evaluates a random worker, the best single worker and the most expensive one according to `known`.
+pub fn baselines(known: &[&Example], examples: &[&Example], dataset: &Dataset) -> Vec<(String, Scores)> {
+    let slots = dataset.slots();
+    let name = |slot: usize| slots.get(slot).map_or("", |worker| worker.as_str());
+    let best = score::best_single(known, slots.len());
+    let mut baselines = vec![
         ("random worker".to_owned(), score::random(examples)),
-        (format!("best single, {name}"), score::always(examples, best)),
-    ]
+        (format!("best single, {}", name(best)), score::always(examples, best)),
+    ];
+    if let Some(expensive) = score::most_expensive(known, slots.len()) {
+        let scores = score::always(examples, expensive);
+        baselines.push((format!("most expensive, {}", name(expensive)), scores));
+    }
+    baselines
 }
 
-fn check(options: &Options) -> Result<(), TrainError> {
+/// The questions in groups that belong together, in an order that the seed decides.
+pub(crate) fn shuffled_groups<'a>(examples: &[&'a Example], seed: u64) -> Vec<Vec<&'a Example>> {
+    let mut groups: std::collections::BTreeMap<usize, Vec<&Example>> = std::collections::BTreeMap::new();
+    for example in examples {
+        groups.entry(example.group).or_default().push(example);
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    groups
+}
+
+/// Takes whole groups from the end until they have about `count` questions: at least one group, and `left` groups stay.
+fn taken<'a>(groups: &mut Vec<Vec<&'a Example>>, count: f64, left: usize) -> Vec<&'a Example> {
+    let (mut at, mut questions) = (groups.len(), 0);
+    while at > left && (questions == 0 || as_f64(questions) + 0.5 < count) {
+        at -= 1;
+        questions += groups[at].len();
+    }
+    groups.split_off(at).concat()
+}
+
+pub(crate) fn check(options: &Options) -> Result<(), TrainError> {
     let refuse = |name, value, bounds| Err(TrainError::Option { name, value, bounds });
     if !(options.held_out > 0.0 && options.held_out < 1.0) {
         return refuse("held-out", options.held_out, "above 0 and below 1");
@@ -167,32 +330,6 @@ fn check(options: &Options) -> Result<(), TrainError> {
         return refuse("population", as_f64(options.population), "4 to 4096");
     }
     Ok(())
-}
-
-/// The questions by their use.
-struct Parts<'a> {
-    learned: Vec<&'a Example>,
-    choosing: Vec<&'a Example>,
-    held_out: Vec<&'a Example>,
-}
-
-impl<'a> Parts<'a> {
-    /// Splits the questions. Each set has at least one.
-    fn of(dataset: &'a Dataset, options: &Options) -> Self {
-        let mut learned: Vec<&Example> = dataset.examples().iter().collect();
-        learned.shuffle(&mut ChaCha8Rng::seed_from_u64(options.seed));
-        let count = as_f64(learned.len()) * options.held_out;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "below the number of questions"
-        )]
-        let held_out = (count.round() as usize).clamp(1, learned.len() - 2);
-        let held_out = learned.split_off(learned.len() - held_out);
-        let choosing = (learned.len() / ONE_CHOOSES_IN).max(1);
-        let choosing = learned.split_off(learned.len() - choosing);
-        Self { learned, choosing, held_out }
-    }
 }
 
 /// Scales the coordinates to comparable sizes: some of a hidden state are a hundred times as large as others. They are not
@@ -258,7 +395,7 @@ fn evolve(first: &[f64], examples: &[&Example], lessons: &[Lesson], options: &Op
     let reward = |weights: &[f64]| -> f64 {
         let each = examples.iter().zip(lessons).filter_map(|(example, lesson)| {
             let slot = score::best_recorded(example, &scores(weights, &lesson.input))?;
-            example.rewards[slot]
+            Some(example.recorded[slot]?.value)
         });
         each.sum()
     };

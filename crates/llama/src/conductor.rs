@@ -15,7 +15,7 @@ use podium_domain::pool::Pool;
 use podium_domain::prompt::whole_question_subtask;
 use podium_domain::run::{PlanResult, Planned};
 use podium_domain::usage::Usage;
-use podium_head::{FileError, LinearHead};
+use podium_head::{FileError, Head, Input, text};
 use podium_ports::BoxError;
 use podium_ports::conductor::{Abilities, Conductor, ConductorError, PlanOutcome, PlanRequest, TextSink};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use crate::bundle::hardware::Hardware;
 use crate::bundle::manifest::{OtherPool, SubtaskWords};
 use crate::bundle::prompt::{PlanContext, for_conductor};
 use crate::bundle::{Bundle, LocalLimits, Manifest};
+use crate::encoder::Encoder;
 use crate::engine::{
     Completion, Ended, Engine, EngineError, EngineOptions, Hidden, HiddenStates, LoadError, Pending,
     ReadRequest, Request,
@@ -118,7 +119,9 @@ pub struct LlamaConductor {
     /// The pool in the order that the model was trained on.
     pool: Pool,
     /// The mini head, if the bundle has one that fits the pool.
-    head: Option<LinearHead>,
+    head: Option<Head>,
+    /// The encoder that the mini head reads; without one it reads the engine's hidden states.
+    encoder: Option<Encoder>,
     engine: Engine,
 }
 
@@ -144,7 +147,18 @@ impl LlamaConductor {
             .map_err(|source| OpenError::Template { bundle: id.clone(), source })?;
         let pool = manifest.fit(pool)?;
         let head = fitting_head(bundle, &pool)?;
-        let hidden_states = if head.is_some() { HiddenStates::Readable } else { HiddenStates::NotReadable };
+        let encoder = match (&manifest.encoder, &head) {
+            (Some(encoder), Some(_)) => {
+                let encoder =
+                    Encoder::load(&bundle.path(&encoder.file), options.waiting_max, options.threads);
+                Some(encoder.map_err(|source| OpenError::Load { bundle: id.clone(), source })?)
+            }
+            _ => None,
+        };
+        let hidden_states = match (&head, &encoder) {
+            (Some(_), None) => HiddenStates::Readable,
+            _ => HiddenStates::NotReadable,
+        };
         let engine = Engine::load(EngineOptions {
             name: id.clone(),
             weights: bundle.weights().to_owned(),
@@ -157,30 +171,35 @@ impl LlamaConductor {
             hidden_states,
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
-        Ok(Self { id, manifest, template, pool, head, engine })
+        Ok(Self { id, manifest, template, pool, head, encoder, engine })
     }
 
     /// The mini head's choice; no plan if it leaves the question to the prompted conductor.
     async fn mini(
         &self,
-        head: &LinearHead,
+        head: &Head,
         request: &PlanRequest,
         deadline: Instant,
         stop: &CancellationToken,
     ) -> Result<(Option<PlanOutcome>, Usage), ConductorError> {
-        let read = ReadRequest {
-            prompt: reading::prompt(self.template, &request.question),
-            deadline,
-            stop: stop.clone(),
+        let reading = async {
+            if let Some(encoder) = &self.encoder {
+                return Ok(encoder.read(&request.question).await);
+            }
+            let read = ReadRequest {
+                prompt: reading::prompt(self.template, &request.question),
+                deadline,
+                stop: stop.clone(),
+            };
+            Ok(self.engine.handle().read(read).map_err(failed)?.finish().await)
         };
-        let pending = self.engine.handle().read(read).map_err(failed)?;
         let timeout = || ConductorError::Timeout { limit: request.time_max };
         let hidden = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(ConductorError::Stopped),
-            hidden = tokio::time::timeout_at(deadline.into(), pending.finish()) => hidden,
+            hidden = tokio::time::timeout_at(deadline.into(), reading) => hidden,
         };
-        let Hidden { values, prompt_tokens } = match hidden.map_err(|_| timeout())? {
+        let Hidden { values, prompt_tokens } = match hidden.map_err(|_| timeout())?? {
             Err(EngineError::Interrupted(Ended::Deadline)) => return Err(timeout()),
             Err(EngineError::Interrupted(_)) => return Err(ConductorError::Stopped),
             hidden => hidden.map_err(failed)?,
@@ -188,7 +207,8 @@ impl LlamaConductor {
         let usage = Usage { prompt_tokens: prompt_tokens as u64, ..Usage::default() };
         let allowed =
             |id: &WorkerId| self.pool.worker(id).is_some_and(|worker| request.policy.allows(&worker.id));
-        let worker = match head.choose(&values, allowed) {
+        let form = text::form(&request.question);
+        let worker = match head.choose(Input { hidden: &values, form: Some(&form) }, allowed) {
             Ok(worker) => worker,
             Err(reason) => {
                 tracing::debug!(%reason, "the mini head passes a question to the prompted conductor");
@@ -316,6 +336,9 @@ impl Conductor for LlamaConductor {
     }
 
     async fn shut_down(&self) {
+        if let Some(encoder) = &self.encoder {
+            encoder.shut_down().await;
+        }
         self.engine.shut_down().await;
     }
 
@@ -368,10 +391,10 @@ impl Conductor for LlamaConductor {
 
 /// The bundle's mini head, if it has one and the pool contains the workers that it was trained on. For other pools the
 /// prompted conductor plans the mini tier as well.
-fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<LinearHead>, OpenError> {
+fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<Head>, OpenError> {
     let Some(named) = &bundle.manifest().head else { return Ok(None) };
     let unreadable = |source| OpenError::HeadFile { bundle: bundle.manifest().id(), source };
-    let head = LinearHead::read(&bundle.path(&named.file)).map_err(unreadable)?;
+    let head = Head::read(&bundle.path(&named.file)).map_err(unreadable)?;
     let (theirs, ours) = (head.source(), reading::source(bundle));
     if *theirs != ours {
         let (theirs, ours) = (theirs.to_string(), ours.to_string());

@@ -35,6 +35,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use load::LoadError;
+/// Parts of the loading of weights, shared with encoders.
+pub(crate) mod loading {
+    pub(crate) use super::decoder::encoding_params;
+    pub(crate) use super::load::{LOADING, STACK_BYTES, load_model, metadata_is_safe, readable, threads};
+    pub(crate) use super::placement::Placement;
+}
 pub use placement::inspect;
 pub use podium_bundle::SEQUENCES_MAX;
 use podium_bundle::hardware::Hardware;

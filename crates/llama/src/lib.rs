@@ -14,6 +14,7 @@
 mod adapter;
 mod backend;
 mod conductor;
+mod encoder;
 pub mod engine;
 pub mod grammar;
 mod modules;
@@ -29,6 +30,7 @@ pub use podium_bundle as bundle;
 pub use adapter::{AdapterError, AdapterFile};
 pub use backend::BackendError;
 pub use conductor::{LlamaConductor, LlamaOptions, OpenError, open};
+pub use encoder::{ENCODER_TOKENS_MAX, Encoder};
 pub use engine::inspect;
 pub use modules::{MODULES_VARIABLE, NoModules, load_modules};
 pub use reading::QuestionReader;

@@ -79,6 +79,9 @@ fn check_files(manifest: &Manifest, problems: &mut Vec<String>) {
             manifest.adapters.len()
         ));
     }
+    if manifest.encoder.is_some() && manifest.head.is_none() {
+        problems.push("encoder must be left out where there is no head, which alone reads it".to_owned());
+    }
     let mut seen = BTreeSet::new();
     for named in manifest.files() {
         let (key, file) = (&named.key, named.file);

@@ -27,12 +27,14 @@ fn good() -> String {
         "schema = 1\nname = \"nano\"\nversion = \"1\"\n[weights]\nfile = \"nano.gguf\"\nsha256 = \"{weights}\"\n\
          [[adapters]]\nfile = \"maths.gguf\"\nsha256 = \"{adapter}\"\nscale = 0.5\n\
          [head]\nfile = \"mini.safetensors\"\nsha256 = \"{head}\"\n\
+         [encoder]\nfile = \"minilm.gguf\"\nsha256 = \"{encoder}\"\n\
          [prompt]\nworkers = \"slots\"\ntemplate = \"chatml\"\nuser = \"{{{{question}}}}\"\n\
          [pool]\nslots = [\"a\", \"b\"]\ntrained_on = \"mine-1\"\nhash = \"{HASH}\"\n\
          [sampling]\ntemperature = 0.0\nreasoning_tokens_max = 64\nplan_tokens_max = 400\ncontext_tokens = 1024\n",
         weights = "a".repeat(64),
         adapter = "b".repeat(64),
         head = "c".repeat(64),
+        encoder = "d".repeat(64),
     )
 }
 
@@ -41,7 +43,12 @@ fn a_good_manifest_reads() {
     let manifest = Manifest::parse(&good()).unwrap();
     assert_eq!(manifest.id(), "nano-1");
     let files: Vec<_> = manifest.files().iter().map(|named| (named.key.clone(), named.file)).collect();
-    let expected = [("weights", "nano.gguf"), ("adapters[0]", "maths.gguf"), ("head", "mini.safetensors")];
+    let expected = [
+        ("weights", "nano.gguf"),
+        ("adapters[0]", "maths.gguf"),
+        ("head", "mini.safetensors"),
+        ("encoder", "minilm.gguf"),
+    ];
     assert_eq!(files, expected.map(|(key, file)| (key.to_owned(), file)));
 }
 
@@ -53,6 +60,9 @@ fn an_invalid_manifest_is_refused_with_the_key() {
         ("maths.gguf", "nano.gguf", "adapters[0].file"),
         ("mini.safetensors", "a/b", "head.file"),
         ("cccc", "", "head.sha256"),
+        ("minilm.gguf", "a/b", "encoder.file"),
+        ("minilm.gguf", "mini.safetensors", "encoder.file"),
+        ("dddd", "", "encoder.sha256"),
         ("aaaa", "AAAA", "weights.sha256"),
         ("bbbb", "", "adapters[0].sha256"),
         ("scale = 0.5", "scale = 0", "adapters[0].scale"),
@@ -253,6 +263,14 @@ fn a_second_adapter_and_an_invalid_scale_are_refused() {
     }
 }
 
+#[test]
+fn an_encoder_needs_a_head() {
+    let (before, after) = good().split_once("[head]").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (_, after) = after.split_once("[encoder]").unwrap();
+    let refused = Manifest::parse(&format!("{before}[encoder]{after}")).unwrap_err().to_string();
+    assert!(refused.contains("encoder must be left out"), "{refused}");
+}
+
 /// The reference page of bundles.
 const PAGE: &str = include_str!("../../../../docs/bundles.md");
 
@@ -264,6 +282,7 @@ fn keys() -> BTreeSet<String> {
         ("[weights]", "weights."),
         ("[[adapters]]", "adapters."),
         ("[head]", "head."),
+        ("[encoder]", "encoder."),
         ("[prompt]", "prompt."),
         ("[[examples]]", "examples."),
         ("[pool]", "pool."),

@@ -60,6 +60,14 @@ pub(super) fn reading_params(context_tokens: u32, threads: i32) -> LlamaContextP
         .with_pooling_type(LlamaPoolingType::None)
 }
 
+/// Parameters of a context that pools a whole text at once, as the weights say.
+pub(crate) fn encoding_params(tokens_max: u32, threads: i32) -> LlamaContextParams {
+    context_params(tokens_max, 1, threads)
+        .with_n_batch(tokens_max)
+        .with_n_ubatch(tokens_max)
+        .with_embeddings(true)
+}
+
 /// The binding's error for a batch that is invalid.
 pub(super) const REFUSED: DecodeError = DecodeError::NTokensZero;
 

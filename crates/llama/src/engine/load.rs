@@ -35,7 +35,7 @@ const ARCHITECTURES: [&str; 5] = ["llama", "qwen2", "qwen2moe", "qwen3", "qwen3m
 const TOKENIZERS: [&str; 2] = ["gpt2", "llama"];
 
 /// llama.cpp tokenises some vocabularies with recursive regular expressions, for which the default 2 MiB are too little.
-const STACK_BYTES: usize = 32 << 20;
+pub(crate) const STACK_BYTES: usize = 32 << 20;
 
 /// Why an engine could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +152,7 @@ pub(super) struct Start {
 type IsLoaded = std::sync::mpsc::SyncSender<Result<TextBound, LoadError>>;
 
 /// Serialises loading: each model's memory check depends on the previous ones and redirects llama.cpp's log.
-static LOADING: Mutex<()> = Mutex::new(());
+pub(crate) static LOADING: Mutex<()> = Mutex::new(());
 
 /// Starts the thread and waits until it has loaded the weights.
 pub(super) fn start(start: Start) -> Result<TextBound, LoadError> {
@@ -201,7 +201,7 @@ impl Loaded {
         metadata_is_safe(&options.weights)?;
         let memory = Memory::of(options, cells(options));
         placement.check_memory(&options.weights, &mut decoding_params(options, &placement, 1), &memory)?;
-        let mut model = load_model(backend, options, &placement)?;
+        let mut model = load_model(backend, &options.weights, &placement)?;
         require(&model, "general.architecture", &ARCHITECTURES)?;
         let tokenizer = require(&model, "tokenizer.ggml.model", &TOKENIZERS)?;
         let trained_tokens = model.n_ctx_train();
@@ -234,7 +234,7 @@ impl Loaded {
         turn: MutexGuard<'_, ()>,
     ) {
         let Self { backend, placement, memory, model, mut adapter, vocabulary, grammars } = self;
-        let threads = threads(options, model.n_params());
+        let threads = threads(options.threads, model.n_params());
         let mut make = Contexts { backend, model: &model, adapter: adapter.as_mut() };
         let contexts = make
             .decoder(options, &placement, threads)
@@ -332,7 +332,7 @@ impl<'model> Contexts<'_, 'model> {
 }
 
 /// Rejects metadata values on which llama.cpp aborts the process. A file that is not GGUF is left to llama.cpp, which reports it.
-fn metadata_is_safe(weights: &Path) -> Result<(), LoadError> {
+pub(crate) fn metadata_is_safe(weights: &Path) -> Result<(), LoadError> {
     let checked = Gguf::read(weights).and_then(|head| head.check_metadata());
     match checked {
         Err(error @ GgufError::Metadata { .. }) => {
@@ -366,20 +366,19 @@ fn decoding_params(options: &EngineOptions, placement: &Placement, threads: usiz
     placement.with_cache(context_params(cells(options), sequences, threads))
 }
 
-fn readable(weights: &Path) -> Result<(), LoadError> {
+pub(crate) fn readable(weights: &Path) -> Result<(), LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: weights.to_owned(), source };
     let metadata = std::fs::metadata(weights).map_err(unreadable)?;
     if metadata.is_file() { Ok(()) } else { Err(unreadable(std::io::Error::other("not a file"))) }
 }
 
-fn load_model(
+pub(crate) fn load_model(
     backend: &LlamaBackend,
-    options: &EngineOptions,
+    path: &Path,
     placement: &Placement,
 ) -> Result<LlamaModel, LoadError> {
-    let path = &options.weights;
     let refused = |reason: Option<String>, error: &dyn std::error::Error| LoadError::Refused {
-        path: path.clone(),
+        path: path.to_owned(),
         reason: reason.unwrap_or_else(|| error.to_string()),
     };
     let params = placement.model_params().map_err(|error| refused(None, &error))?;
@@ -399,11 +398,12 @@ fn require(model: &LlamaModel, key: &'static str, supported: &[&str]) -> Result<
 /// Below this number of parameters, computing a token takes less time than synchronising threads.
 const PARAMETERS_OF_ONE_THREAD: u64 = 50_000_000;
 
-fn threads(options: &EngineOptions, parameters: u64) -> usize {
+/// The configured number of threads, or one that suits the machine and the weights.
+pub(crate) fn threads(configured: Option<NonZeroUsize>, parameters: u64) -> usize {
     let of_machine = || match parameters {
         0..PARAMETERS_OF_ONE_THREAD => Some(NonZeroUsize::MIN),
         // It respects the cgroup's CPU quota.
         _ => std::thread::available_parallelism().ok(),
     };
-    options.threads.or_else(of_machine).map_or(1, NonZeroUsize::get)
+    configured.or_else(of_machine).map_or(1, NonZeroUsize::get)
 }

@@ -20,7 +20,7 @@ const RESERVE_BYTES: u64 = 128 << 20;
 
 /// The devices of a model.
 #[derive(Debug)]
-pub(super) struct Placement {
+pub(crate) struct Placement {
     hardware: Hardware,
     /// Empty: the CPU computes everything.
     gpus: Vec<LlamaBackendDevice>,
@@ -28,7 +28,7 @@ pub(super) struct Placement {
 
 impl Placement {
     /// Finds the configured devices among the existing ones.
-    pub(super) fn find(hardware: Hardware, modules: &Modules) -> Result<Self, GpuError> {
+    pub(crate) fn find(hardware: Hardware, modules: &Modules) -> Result<Self, GpuError> {
         Self::among(hardware, &devices(), modules)
     }
 

@@ -9,6 +9,8 @@ mod batch;
 #[cfg(test)]
 mod conductor;
 #[cfg(test)]
+mod encoder;
+#[cfg(test)]
 mod engine;
 #[cfg(test)]
 mod load;

@@ -29,7 +29,7 @@ pub(crate) fn nano() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano")
 }
 
-fn slots() -> Vec<WorkerId> {
+pub(crate) fn slots() -> Vec<WorkerId> {
     Bundle::open(&nano()).unwrap().manifest().pool.slots.clone()
 }
 
@@ -141,7 +141,11 @@ impl Setup {
     }
 }
 
-async fn plan(conductor: &LlamaConductor, question: &str, policy: Policy) -> (String, PlanOutcome) {
+pub(crate) async fn plan(
+    conductor: &LlamaConductor,
+    question: &str,
+    policy: Policy,
+) -> (String, PlanOutcome) {
     let (question, seed, time_max) = (question.to_owned(), 0, Duration::from_mins(2));
     let asked_at = Timestamp::default();
     let asker = Asker::nobody(RunId::least_at(asked_at));
@@ -151,7 +155,7 @@ async fn plan(conductor: &LlamaConductor, question: &str, policy: Policy) -> (St
     (planned.plan.steps()[0].worker.to_string(), outcome)
 }
 
-fn mini() -> Policy {
+pub(crate) fn mini() -> Policy {
     Policy::new(Tier::Mini, Effort::Medium)
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use podium_bundle::manifest::{Manifest, SubtaskWords, WorkersInPrompt};
 use podium_bundle::{Bundle, pack_copy, pack_in_place};
 use podium_domain::pool::Pool;
-use podium_head::LinearHead;
+use podium_head::Head;
 
 use super::fetch::{FetchArgs, fetch};
 use super::output::print_line;
@@ -82,7 +82,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let bundle = Bundle::verify(&args.folder)?.check_adapters()?;
     let manifest = bundle.manifest();
     if let Some(head) = &manifest.head {
-        LinearHead::read(&bundle.path(&head.file))?;
+        Head::read(&bundle.path(&head.file))?;
     }
     let files = count(manifest.files().len(), "file");
     print_line(&format!(

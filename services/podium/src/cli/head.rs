@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::slots_hash;
 use podium_head::features::Features;
+use podium_head::folds::{self, Compared};
 use podium_head::outcomes::Outcomes;
-use podium_head::score::{self, Standing};
+use podium_head::score::{self, Paired, Scores, Standing};
 use podium_head::train::{Options, baselines, of_head, train};
-use podium_head::{Dataset, Example, LinearHead, NoChoice};
+use podium_head::{Dataset, Example, Head, Identity, Kind, NoChoice, Source};
 
 use super::SetupArgs;
 use super::output::print_line;
@@ -19,19 +20,31 @@ use crate::pool;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum HeadCommand {
-    /// Compute and write the hidden states of recorded questions with a bundle's weights.
+    /// Compute and write the hidden states of recorded questions.
     Features(FeaturesArgs),
-    /// Fit a mini head to recorded outcomes, and report its accuracy on held-out questions.
+    /// Fit a mini head to recorded outcomes, and evaluate it on held-out questions.
     Train(Box<TrainArgs>),
-    /// Report the accuracy of a mini head on recorded outcomes.
-    Eval(EvalArgs),
+    /// Evaluate a mini head on recorded outcomes, or compare all kinds of heads by cross-validation.
+    Eval(Box<EvalArgs>),
+    /// Add outcomes to the memory of a head of kind `neighbours`; they count without training.
+    Add(AddArgs),
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct ModelArgs {
+    /// Read the questions with the weights of the conductor in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    bundle: Option<PathBuf>,
+    /// Read the questions with this sentence encoder.
+    #[arg(long, value_name = "FILE.gguf")]
+    encoder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct FeaturesArgs {
-    /// The conductor's folder.
-    #[arg(long, value_name = "FOLDER")]
-    bundle: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// The outcomes, with their questions, as `podium eval --outcomes` writes them.
     #[arg(long, value_name = "FILE")]
     outcomes: PathBuf,
@@ -46,8 +59,61 @@ struct DataArgs {
     #[arg(long, value_name = "FILE")]
     outcomes: PathBuf,
     /// The hidden states of their questions, as `podium head features` writes them.
-    #[arg(long, value_name = "FILE")]
-    features: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "encoder", conflicts_with = "encoder")]
+    features: Option<PathBuf>,
+    /// Compute the hidden states with this sentence encoder instead.
+    #[arg(long, value_name = "FILE.gguf")]
+    encoder: Option<PathBuf>,
+}
+
+/// The kinds of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KindArg {
+    /// A row of weights for each worker.
+    Linear,
+    /// The mean over the most similar recorded questions.
+    Neighbours,
+    /// Kernel ridge regression over recorded questions and the form of their texts.
+    Kernel,
+}
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Linear => Self::Linear,
+            KindArg::Neighbours => Self::Neighbours,
+            KindArg::Kernel => Self::Kernel,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct FitArgs {
+    /// The random seed, which divides the questions, too.
+    #[arg(long, default_value_t = Options::default().seed)]
+    seed: u64,
+    /// The worth of a dollar in right answers: a head is trained for the reward minus this factor times the cost.
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.0)]
+    price_factor: f64,
+    /// Temperature of a linear head's first targets: a value that is higher by this much is e times as likely.
+    #[arg(long, default_value_t = Options::default().temperature)]
+    temperature: f64,
+    /// Candidates of one iteration of sep-CMA-ES, the second stage of a linear head.
+    #[arg(long, default_value_t = Options::default().population)]
+    population: usize,
+    /// Iterations of sep-CMA-ES; 0 leaves it out.
+    #[arg(long, default_value_t = Options::default().iterations, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    iterations: u32,
+    /// Standard deviation of its first population.
+    #[arg(long, default_value_t = Options::default().sigma)]
+    sigma: f64,
+}
+
+impl FitArgs {
+    fn options(&self, kind: Kind, held_out: f64) -> Options {
+        let Self { seed, price_factor: _, temperature, population, iterations, sigma } = *self;
+        Options { kind, seed, held_out, temperature, population, iterations, sigma }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -57,24 +123,14 @@ pub(super) struct TrainArgs {
     /// The file to write the head into.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// The random seed, which divides the questions, too.
-    #[arg(long, default_value_t = Options::default().seed)]
-    seed: u64,
+    /// How the head chooses.
+    #[arg(long, value_enum, default_value_t = KindArg::Linear)]
+    kind: KindArg,
     /// Share of the questions that are held out for measuring.
     #[arg(long, value_name = "SHARE", default_value_t = Options::default().held_out)]
     held_out: f64,
-    /// Temperature of the first targets: a reward that is higher by this much is e times as likely.
-    #[arg(long, default_value_t = Options::default().temperature)]
-    temperature: f64,
-    /// Candidates of one iteration of sep-CMA-ES.
-    #[arg(long, default_value_t = Options::default().population)]
-    population: usize,
-    /// Iterations of sep-CMA-ES; 0 leaves it out.
-    #[arg(long, default_value_t = Options::default().iterations, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    iterations: u32,
-    /// Standard deviation of its first population.
-    #[arg(long, default_value_t = Options::default().sigma)]
-    sigma: f64,
+    #[command(flatten)]
+    fit: FitArgs,
     #[command(flatten)]
     setup: SetupArgs,
 }
@@ -82,40 +138,77 @@ pub(super) struct TrainArgs {
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
     /// The head.
+    #[arg(value_name = "FILE", required_unless_present = "folds", conflicts_with = "folds")]
+    head: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
+    /// Compare heads by cross-validation with this many folds, 2 to 100, divided by question. Everything is fitted and chosen
+    /// without the fold on which it is evaluated.
+    #[arg(long, value_name = "FOLDS")]
+    folds: Option<usize>,
+    /// The kinds of heads to compare.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "folds", default_values = ["linear", "neighbours", "kernel"])]
+    kinds: Vec<KindArg>,
+    #[command(flatten)]
+    fit: FitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AddArgs {
+    /// The head, of kind `neighbours`.
     #[arg(value_name = "FILE")]
     head: PathBuf,
     #[command(flatten)]
     data: DataArgs,
+    /// The file to write the head into; it may be the same.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
 }
 
 pub(super) async fn head(command: HeadCommand) -> Result<ExitCode, Error> {
     match command {
-        HeadCommand::Features(args) => features(&args).await,
-        HeadCommand::Train(args) => fit(&args),
-        HeadCommand::Eval(args) => measure(&args),
+        HeadCommand::Features(args) => write_features(&args).await,
+        HeadCommand::Train(args) => fit(&args).await,
+        HeadCommand::Eval(args) => match &args.head {
+            Some(head) => measure(head, &args).await,
+            None => cross_validate(&args).await,
+        },
+        HeadCommand::Add(args) => add(&args).await,
     }
 }
 
-fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
+impl DataArgs {
+    async fn read(&self) -> Result<(Outcomes, Features), Error> {
+        let outcomes = Outcomes::read(&self.outcomes)?;
+        let features = match (&self.features, &self.encoder) {
+            (Some(file), _) => Features::read(file)?,
+            (None, Some(encoder)) => compute(Model::Encoder(encoder.clone()), &self.outcomes).await?,
+            (None, None) => {
+                return Err(Error::OtherHead("neither --features nor --encoder is given".to_owned()));
+            }
+        };
+        Ok((outcomes, features))
+    }
+
+    /// Where the hidden states come from, for people.
+    fn origin(&self) -> std::path::Display<'_> {
+        self.features.as_ref().or(self.encoder.as_ref()).unwrap_or(&self.outcomes).display()
+    }
+}
+
+async fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
     let pool = pool::read(&args.setup.settings()?.pool)?;
-    let (outcomes, features) = (Outcomes::read(&args.data.outcomes)?, Features::read(&args.data.features)?);
+    let (outcomes, features) = args.data.read().await?;
     let workers = pool.workers().iter().map(|worker| &worker.id);
     let slots: Vec<WorkerId> = workers.filter(|id| outcomes.knows(id)).cloned().collect();
     for other in outcomes.workers().into_iter().filter(|id| pool.worker(id).is_none()) {
         eprintln!("podium: outcomes of `{other}` do not count, pool {} has no such worker", pool.version());
     }
-    let dataset = Dataset::join(&outcomes, &features, &slots)?;
+    let dataset = Dataset::join(&outcomes, &features, &slots, args.fit.price_factor)?;
     tell_missing(&dataset);
     let pool_sha256 = slots_hash(&pool, &slots).map_err(|e| Error::OtherHead(e.to_string()))?;
-    let options = Options {
-        seed: args.seed,
-        held_out: args.held_out,
-        temperature: args.temperature,
-        population: args.population,
-        iterations: args.iterations,
-        sigma: args.sigma,
-    };
-    let trained = train(&dataset, features.source().clone(), pool_sha256, &options)?;
+    let identity = Identity { slots, pool_sha256, source: features.source().clone() };
+    let trained = train(&dataset, &identity, &args.fit.options(args.kind.into(), args.held_out))?;
     let bytes = trained.head.to_bytes()?;
     let written = std::fs::write(&args.output, &bytes);
     written.map_err(|source| Error::Unwritable { path: args.output.clone(), source })?;
@@ -126,40 +219,106 @@ fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
         trained.learned_from,
         trained.chosen_by
     ))?;
-    print_line(&format!("head       {} slots, {} values", slots.len(), dataset.hidden()))?;
-    print_line(&format!("kept       {}, pull {:.0e}", trained.stage.as_str(), trained.pull))?;
-    print_table("on the questions that were held out", &trained.held_out)?;
+    let kind = trained.head.kind().as_str();
+    print_line(&format!("head       {kind}, {} slots, {} values", identity.slots.len(), dataset.hidden()))?;
+    print_line(&format!("kept       {}", trained.chosen))?;
+    print_table("on the questions that were held out", &dataset, &trained.held_out)?;
+    print_line(&format!("over the best single worker: {}", interval(&trained.over_best_single)))?;
     print_line(&format!("written    {}", args.output.display()))?;
     let file = args.output.file_name().unwrap_or_default().to_string_lossy();
     print_line(&format!(
         "for the manifest of its bundle:\n[head]\nfile = \"{file}\"\nsha256 = \"{}\"",
         podium_bundle::sha256(&bytes)
     ))?;
+    if let Some(encoder) = &args.data.encoder {
+        let file = encoder.file_name().unwrap_or_default().to_string_lossy();
+        let sha256 = &identity.source.weights_sha256;
+        print_line(&format!("[encoder]\nfile = \"{file}\"\nsha256 = \"{sha256}\""))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(args: &EvalArgs) -> Result<ExitCode, Error> {
-    let head = LinearHead::read(&args.head)?;
-    let (outcomes, features) = (Outcomes::read(&args.data.outcomes)?, Features::read(&args.data.features)?);
-    if features.source() != head.source() || features.hidden() != head.hidden() {
-        return Err(Error::OtherHead(format!(
-            "{} was trained on hidden states of other weights or another prompt than {}: {:?}, {:?}",
-            args.head.display(),
-            args.data.features.display(),
-            head.source(),
-            features.source()
-        )));
+/// Checks that the hidden states have the origin and size of those that the head was trained on.
+fn check_source(
+    head: &Head,
+    file: &std::path::Path,
+    features: &Features,
+    args: &DataArgs,
+) -> Result<(), Error> {
+    if features.source() == head.source() && features.hidden() == head.hidden() {
+        return Ok(());
     }
-    let dataset = Dataset::join(&outcomes, &features, head.slots())?;
+    let (ours, theirs): (&Source, &Source) = (head.source(), features.source());
+    let (file, origin) = (file.display(), args.origin());
+    Err(Error::OtherHead(format!(
+        "{file} was trained on hidden states of other weights or another prompt than {origin}: {ours}; {theirs}"
+    )))
+}
+
+async fn measure(file: &std::path::Path, args: &EvalArgs) -> Result<ExitCode, Error> {
+    let head = Head::read(file)?;
+    let (outcomes, features) = args.data.read().await?;
+    check_source(&head, file, &features, &args.data)?;
+    let dataset = Dataset::join(&outcomes, &features, head.slots(), args.fit.price_factor)?;
     tell_missing(&dataset);
     let examples: Vec<&Example> = dataset.examples().iter().collect();
-    let mut table = baselines(&examples, &examples, &dataset);
-    table.push(("head".to_owned(), of_head(&head, &examples)));
-    table.push(("best possible".to_owned(), score::oracle(&examples)));
-    let ties = examples.iter().filter(|example| head.choose(&example.hidden, |_| true) == Err(NoChoice::Tie));
+    let mut ways = baselines(&examples, &examples, &dataset);
+    ways.push(("head".to_owned(), of_head(&head, &examples)));
+    ways.push(("best possible".to_owned(), score::oracle(&examples)));
+    let is_tie = |example: &&&Example| head.choose(example.input(), |_| true) == Err(NoChoice::Tie);
+    let ties = examples.iter().filter(is_tie).count();
     print_line(&format!("questions  {}, those that the head was trained on included", examples.len()))?;
-    print_line(&format!("ties       {}, left to the prompted conductor", ties.count()))?;
-    print_table("on all of them", &table)?;
+    print_line(&format!("ties       {ties}, left to the prompted conductor"))?;
+    let table: Vec<_> = ways.iter().map(|(name, scores)| (name.clone(), Standing::of(scores))).collect();
+    print_table("on all of them", &dataset, &table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn cross_validate(args: &EvalArgs) -> Result<ExitCode, Error> {
+    let (outcomes, features) = args.data.read().await?;
+    let slots: Vec<WorkerId> = outcomes.workers().into_iter().cloned().collect();
+    let dataset = Dataset::join(&outcomes, &features, &slots, args.fit.price_factor)?;
+    tell_missing(&dataset);
+    // Nothing is written, so the heads belong to no pool.
+    let identity = Identity { slots, pool_sha256: String::new(), source: features.source().clone() };
+    let kinds: Vec<Kind> = args.kinds.iter().map(|kind| (*kind).into()).collect();
+    let folds = args.folds.unwrap_or_default();
+    let options = args.fit.options(Kind::Linear, Options::default().held_out);
+    let done = |fold| eprintln!("podium: {fold} of {folds} folds evaluated");
+    let compared = folds::compare(&dataset, &identity, &kinds, folds, &options, done)?;
+    print_line(&format!("questions  {} in {folds} folds", dataset.examples().len()))?;
+    let table: Vec<_> = compared.iter().map(|way| (way.name.clone(), Standing::of(&way.scores))).collect();
+    print_table("on questions that nothing was fitted to", &dataset, &table)?;
+    for base in ["best single", Kind::Neighbours.as_str()] {
+        print_differences(&compared, base)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn add(args: &AddArgs) -> Result<ExitCode, Error> {
+    let head = Head::read(&args.head)?;
+    let (outcomes, features) = args.data.read().await?;
+    check_source(&head, &args.head, &features, &args.data)?;
+    let Head::Neighbours(head) = head else {
+        let (file, kind) = (args.head.display(), head.kind().as_str());
+        return Err(Error::OtherHead(format!(
+            "{file} is of kind `{kind}`, which has to be trained again; outcomes can be added to kind `neighbours`"
+        )));
+    };
+    let before = head.questions();
+    let dataset = Dataset::join(&outcomes, &features, &head.identity().slots, head.price_factor())?;
+    tell_missing(&dataset);
+    let head = head.with(&dataset).map_err(|error| Error::OtherHead(error.to_string()))?;
+    let bytes = head.to_bytes()?;
+    let written = std::fs::write(&args.output, &bytes);
+    written.map_err(|source| Error::Unwritable { path: args.output.clone(), source })?;
+    print_line(&format!(
+        "questions  {} remembered, {} of them new",
+        head.questions(),
+        head.questions() - before
+    ))?;
+    print_line(&format!("written    {}", args.output.display()))?;
+    print_line(&format!("sha256     {}", podium_bundle::sha256(&bytes)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -170,18 +329,43 @@ fn tell_missing(dataset: &Dataset) {
     }
 }
 
-/// Accuracy: the share of questions on which no recorded worker was better.
-fn print_table(title: &str, table: &[(String, Standing)]) -> Result<(), Error> {
+/// Quantile of the normal distribution for a 95 % interval.
+const NORMAL_975: f64 = 1.96;
+
+fn print_table(title: &str, dataset: &Dataset, table: &[(String, Standing)]) -> Result<(), Error> {
     let width = table.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    print_line(&format!("{title}:"))?;
+    print_line(&format!("{title}, with 95 % intervals:"))?;
     for (name, standing) in table {
-        let Standing { accuracy, reward, reward_error, questions } = standing;
+        let Standing { unbeaten, reward, reward_error, value, cost_usd, questions } = standing;
+        let error = NORMAL_975 * reward_error;
+        let cost = cost_usd.map(|cost| format!("  ${cost:.6} each")).unwrap_or_default();
+        let value = match dataset.price_factor() {
+            0.0 => String::new(),
+            _ => format!("  value {value:.4}"),
+        };
         print_line(&format!(
-            "  {name:width$}  accuracy {:5.1} %  mean reward {reward:.3} \u{b1} {reward_error:.3}  ({questions})",
-            accuracy * 100.0
+            "  {name:width$}  mean reward {reward:.4} \u{b1} {error:.4}{value}{cost}  no worker does better on {:.1} %  ({questions})",
+            unbeaten * 100.0
         ))?;
     }
     Ok(())
+}
+
+fn print_differences(compared: &[Compared], base: &str) -> Result<(), Error> {
+    let Some(scores) = compared.iter().find(|way| way.name == base).map(|way| &way.scores) else {
+        return Ok(());
+    };
+    print_line(&format!("over {base}, in pairs:"))?;
+    let width = compared.iter().map(|way| way.name.len()).max().unwrap_or_default();
+    let row = |name: &str, ours: &Scores| format!("  {name:width$}  {}", interval(&Paired::of(ours, scores)));
+    for way in compared.iter().filter(|way| way.name != base) {
+        print_line(&row(&way.name, &way.scores))?;
+    }
+    Ok(())
+}
+
+fn interval(paired: &Paired) -> String {
+    format!("{:+.4} \u{b1} {:.4}", paired.difference, paired.half_width)
 }
 
 /// The distinct questions of a file of outcomes.
@@ -209,12 +393,42 @@ fn questions(path: &std::path::Path) -> Result<std::collections::BTreeMap<String
     Ok(questions)
 }
 
+/// What reads questions.
+#[derive(Debug)]
+enum Model {
+    /// A conductor's bundle.
+    Bundle(PathBuf),
+    /// A sentence encoder.
+    Encoder(PathBuf),
+}
+
+async fn write_features(args: &FeaturesArgs) -> Result<ExitCode, Error> {
+    let model = match (&args.model.bundle, &args.model.encoder) {
+        (Some(folder), _) => Model::Bundle(folder.clone()),
+        (None, Some(file)) => Model::Encoder(file.clone()),
+        (None, None) => return Err(Error::OtherHead("neither --bundle nor --encoder is given".to_owned())),
+    };
+    let features = compute(model, &args.outcomes).await?;
+    let written = std::fs::write(&args.output, features.to_bytes()?);
+    written.map_err(|source| Error::Unwritable { path: args.output.clone(), source })?;
+    print_line(&format!(
+        "read       {} questions, {} values each, into {}",
+        features.len(),
+        features.hidden(),
+        args.output.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The hidden states of the questions of a file of outcomes.
 #[cfg(feature = "llama")]
-async fn features(args: &FeaturesArgs) -> Result<ExitCode, Error> {
-    let questions = questions(&args.outcomes)?;
-    let folder = args.bundle.clone();
-    let opened = tokio::task::spawn_blocking(move || podium_llama::QuestionReader::open(&folder)).await;
-    let reader = opened.unwrap_or_else(|panic| Err(panic.into())).map_err(Error::Reading)?;
+async fn compute(model: Model, outcomes: &std::path::Path) -> Result<Features, Error> {
+    let questions = questions(outcomes)?;
+    let opened = tokio::task::spawn_blocking(move || match model {
+        Model::Bundle(folder) => podium_llama::QuestionReader::open(&folder),
+        Model::Encoder(file) => podium_llama::QuestionReader::open_encoder(&file),
+    });
+    let reader = opened.await.unwrap_or_else(|panic| Err(panic.into())).map_err(Error::Reading)?;
     let mut features = Features::new(reader.source().clone());
     let total = questions.len();
     for (id, question) in questions {
@@ -232,22 +446,14 @@ async fn features(args: &FeaturesArgs) -> Result<ExitCode, Error> {
         }
     }
     reader.shut_down().await;
-    let written = std::fs::write(&args.output, features.to_bytes()?);
-    written.map_err(|source| Error::Unwritable { path: args.output.clone(), source })?;
-    print_line(&format!(
-        "read       {} of {total} questions, {} values each, into {}",
-        features.len(),
-        features.hidden(),
-        args.output.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(features)
 }
 
 #[cfg(not(feature = "llama"))]
 #[expect(clippy::unused_async, reason = "a build with a model waits for it")]
-async fn features(args: &FeaturesArgs) -> Result<ExitCode, Error> {
-    let FeaturesArgs { bundle, outcomes: _, output: _ } = args;
-    let problem = format!("this podium was built without llama.cpp and cannot load {}", bundle.display());
+async fn compute(model: Model, _outcomes: &std::path::Path) -> Result<Features, Error> {
+    let (Model::Bundle(path) | Model::Encoder(path)) = model;
+    let problem = format!("this podium was built without llama.cpp and cannot load {}", path.display());
     Err(Error::Reading(problem.into()))
 }
 

@@ -64,7 +64,8 @@ fn a_mini_head_is_trained_from_outcomes_and_measured() {
         assert!(said.contains(row), "{row} in {said}");
     }
     let written = said.lines().find(|line| line.contains("head, as written")).unwrap();
-    assert!(written.contains("100.0 %"), "{said}");
+    assert!(written.contains("mean reward 1.0000") && written.contains("better on 100.0 %"), "{said}");
+    assert!(!said.contains("accuracy"), "{said}");
 
     let choice = LinearHead::read(folder.path("head.safetensors").as_path()).unwrap();
     let id = |name: &str| WorkerId::new(name).unwrap();
@@ -75,6 +76,95 @@ fn a_mini_head_is_trained_from_outcomes_and_measured() {
     let measured = run(&[&["head", "eval", &head][..], &data].concat());
     let said = stdout(&measured);
     assert!(said.contains("questions  50") && said.contains("best single"), "{said}{}", stderr(&measured));
+}
+
+/// Outcomes and features files in a folder. Of two workers, each is right on one kind; the first costs ten times as much.
+fn recorded(folder: &Folder, kinds: std::ops::Range<usize>) -> [String; 4] {
+    let line = |id: &str, worker: &str, right: &str, cost: u64| {
+        let reward = u8::from(id.starts_with(right));
+        json!({"schema": 1, "question_id": id, "question": format!("Question {id}?"), "worker": worker,
+            "reward": reward, "cost_nano_usd": cost})
+        .to_string()
+    };
+    let all = questions();
+    let ids = || all.iter().enumerate().filter(|(at, _)| kinds.contains(&(at % 5))).map(|(_, (id, _))| id);
+    let lines: Vec<_> = ids()
+        .flat_map(|id| {
+            [line(id, "sim-arithmetic", "sum", 10_000_000), line(id, "sim-lists", "list", 1_000_000)]
+        })
+        .collect();
+    folder.write(&format!("outcomes-{}", kinds.start), &lines.join("\n"));
+    std::fs::write(folder.path("features"), features().to_bytes().unwrap()).unwrap();
+    let path = |name: &str| folder.path(name).display().to_string();
+    [
+        "--outcomes".to_owned(),
+        path(&format!("outcomes-{}", kinds.start)),
+        "--features".to_owned(),
+        path("features"),
+    ]
+}
+
+#[test]
+fn heads_are_compared_by_cross_validation() {
+    let folder = Folder::new();
+    let data = recorded(&folder, 0..5);
+    let data: Vec<&str> = data.iter().map(String::as_str).collect();
+    let compared = run(&[&["head", "eval", "--folds", "5"][..], &data].concat());
+    let said = stdout(&compared);
+    assert!(compared.status.success(), "{}", stderr(&compared));
+    assert!(said.contains("questions  50 in 5 folds"), "{said}");
+    for way in ["random worker", "best single", "most expensive", "linear", "neighbours", "kernel", "ridge"] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("  {way} "))), "{way} in {said}");
+    }
+    let best = said.lines().find(|line| line.starts_with("  best possible")).unwrap();
+    assert!(best.contains("mean reward 1.0000") && best.contains("$0.005500 each"), "{said}");
+    let pairs = said.split_once("over best single, in pairs:").unwrap().1;
+    let neighbours = pairs.lines().find(|line| line.starts_with("  neighbours")).unwrap();
+    assert!(neighbours.contains("+0."), "{said}");
+    assert!(stderr(&compared).contains("5 of 5 folds"), "{}", stderr(&compared));
+    for (flags, problem) in [
+        (&["--folds", "1"][..], "folds is 1, it must be 2 to 100"),
+        (&["--folds", "51"], "folds is 51"),
+        (&["--folds", "5", "--price-factor", "-1"], "unexpected argument"),
+        (&["--folds", "5", "--price-factor=-1"], "price-factor is -1, it must be 0 to"),
+        (&["head.safetensors", "--folds", "5"], "cannot be used with"),
+        (&[], "required"),
+    ] {
+        let refused = run(&[&["head", "eval"][..], flags, &data].concat());
+        assert!(!refused.status.success() && stderr(&refused).contains(problem), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn new_outcomes_are_added_to_a_neighbours_head_only() {
+    let folder = Folder::new();
+    let (first, more) = (recorded(&folder, 0..3), recorded(&folder, 3..5));
+    let head = folder.path("head.safetensors").display().to_string();
+    let with = |command: &[&str], data: &[String; 4]| {
+        let data: Vec<&str> = data.iter().map(String::as_str).collect();
+        run(&[&["head"], command, &data].concat())
+    };
+    let trained = with(&["train", "--kind", "neighbours", "-o", &head], &first);
+    assert!(trained.status.success(), "{}", stderr(&trained));
+    let said = stdout(&trained);
+    assert!(said.contains("head       neighbours, 2 slots") && said.contains("5 neighbours"), "{said}");
+    assert!(said.contains("over the best single worker: +"), "{said}");
+    let added = with(&["add", &head, "-o", &head], &more);
+    assert!(added.status.success(), "{}", stderr(&added));
+    assert!(stdout(&added).contains("questions  44 remembered, 20 of them new"), "{}", stdout(&added));
+    let measured = with(&["eval", &head], &more);
+    let of_head = stdout(&measured).lines().find(|line| line.starts_with("  head ")).unwrap().to_owned();
+    assert!(of_head.contains("mean reward 1.0000"), "{of_head}");
+
+    let linear = folder.path("linear.safetensors").display().to_string();
+    let priced = with(&["train", "--price-factor", "200", "-o", &linear], &first);
+    assert!(stdout(&priced).contains("  value "), "{}", stdout(&priced));
+    let refused = with(&["add", &linear, "-o", &linear], &more);
+    assert!(
+        stderr(&refused).contains("is of kind `linear`, which has to be trained again"),
+        "{}",
+        stderr(&refused)
+    );
 }
 
 #[test]
