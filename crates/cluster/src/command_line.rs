@@ -10,9 +10,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 use podium_ports::BoxError;
 use podium_ports::causes::causes;
 use podium_setup::doctor::Severity;
-use podium_setup::follow_log_setting;
-use podium_setup::settings::log::LOG;
 use podium_setup::settings::{ProgramKeys, SettingsError, Sources, read_flags, with_all_flags};
+use podium_setup::{Changes, changes, follow_settings};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::doctor::{diagnose, of_invalid_settings};
@@ -76,12 +75,12 @@ impl Program {
     }
 }
 
-/// Runs a process: reads its settings by `check`, then serves by `serve`.
+/// Runs a process: reads its settings by `check`, then serves by `serve`, which gets the settings again each time that they change.
 pub fn main<S: HasCluster, F: Future<Output = Result<(), ClusterError>>>(
     program: &Program,
     keys: &ProgramKeys,
-    check: impl FnOnce(Sources) -> Result<S, SettingsError>,
-    serve: impl FnOnce(S) -> F,
+    check: impl Fn(Sources) -> Result<S, SettingsError>,
+    serve: impl FnOnce(S, Changes<S>) -> F,
 ) -> ExitCode {
     main_with_inspection(program, keys, check, |_| Ok(None), serve)
 }
@@ -90,9 +89,9 @@ pub fn main<S: HasCluster, F: Future<Output = Result<(), ClusterError>>>(
 pub fn main_with_inspection<S: HasCluster, F: Future<Output = Result<(), ClusterError>>>(
     program: &Program,
     keys: &ProgramKeys,
-    check: impl FnOnce(Sources) -> Result<S, SettingsError>,
+    check: impl Fn(Sources) -> Result<S, SettingsError>,
     inspect: impl FnOnce(&S) -> Result<Option<String>, BoxError>,
-    serve: impl FnOnce(S) -> F,
+    serve: impl FnOnce(S, Changes<S>) -> F,
 ) -> ExitCode {
     let name = program.name;
     let matches = program.command(keys).get_matches();
@@ -130,14 +129,16 @@ pub fn main_with_inspection<S: HasCluster, F: Future<Output = Result<(), Cluster
             return ExitCode::FAILURE;
         }
     };
-    let follow = follow_log_setting(arguments.config.clone(), || {
-        let mut checker = sources(&arguments, &matches, keys).into_checker();
-        let log = checker.read(&LOG);
-        checker.finish(log)
-    });
+    let (announcer, changes) = changes();
+    let read = || {
+        let settings = check(sources(&arguments, &matches, keys))?;
+        let followed = settings.cluster().followed();
+        Ok::<_, SettingsError>((settings, followed))
+    };
+    let follow = follow_settings(arguments.config.clone(), settings.cluster().followed(), read, announcer);
     let served = runtime.block_on(async {
         tokio::select! {
-            served = serve(settings) => served,
+            served = serve(settings, changes) => served,
             // It ends only where the system has no such signal.
             served = async { follow.await; std::future::pending().await } => served,
         }

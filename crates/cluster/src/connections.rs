@@ -46,14 +46,26 @@ pub struct Connections {
     limiter: Option<SeveralRedisLimiters>,
     /// Only in processes that call workers.
     cache: Option<RedisCache>,
-    vendors: Arc<dyn Vendors>,
-    pool: Arc<Pool>,
+    workers: Workers,
     /// The database's time.
     clock: Arc<AnchoredClock>,
     /// Where traces of ended runs go, if anywhere.
     traces: Option<Arc<dyn RunTraces>>,
     background: Background,
 }
+
+/// The pool and the vendors that serve its workers, which change together.
+#[derive(Clone)]
+struct Workers {
+    /// As the file has it.
+    file: Arc<Pool>,
+    /// With the workers that earlier files had.
+    pool: Arc<Pool>,
+    vendors: Arc<dyn Vendors>,
+}
+
+/// The workers before a change, to return to.
+pub(crate) struct EarlierWorkers(Workers);
 
 /// The tasks that keep the connections, until `stop`.
 struct Background {
@@ -83,7 +95,6 @@ pub enum Role {
 pub(crate) struct Readiness {
     engine: Engine,
     limiter: Option<SeveralRedisLimiters>,
-    pool: Arc<Pool>,
 }
 
 impl Readiness {
@@ -91,7 +102,7 @@ impl Readiness {
     pub(crate) async fn check(&self) -> EngineReadiness {
         let mut readiness = self.engine.readiness().await;
         if let Some(limiter) = &self.limiter {
-            readiness.parts.extend(limiter_state::parts(limiter, &self.pool));
+            readiness.parts.extend(limiter_state::parts(limiter, &self.engine.pool()));
         }
         readiness
     }
@@ -101,8 +112,7 @@ impl Connections {
     /// Connects. Only Postgres must answer: connections to NATS and Redis are retried without end, and readiness reports them.
     pub async fn open(settings: &ClusterSettings, role: Role) -> Result<Self, ClusterError> {
         let pool = Arc::clone(&settings.pool);
-        let vendors =
-            HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))?;
+        let vendors = http_vendors(&pool)?;
         let store = open_store(&settings.postgres, &options(settings)).await?;
         let clock = monitor::clock_of(&store, settings.clock_skew_max).await.map_err(open_store::unusable)?;
         let clock = Arc::new(clock);
@@ -131,8 +141,7 @@ impl Connections {
             live: Arc::new(live),
             limiter,
             cache,
-            vendors: Arc::new(vendors),
-            pool,
+            workers: Workers { file: Arc::clone(&pool), pool, vendors: Arc::new(vendors) },
             clock,
             traces: None,
             background,
@@ -166,12 +175,33 @@ impl Connections {
 
     /// The workers.
     pub fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+        &self.workers.pool
+    }
+
+    /// Whether the pool is this file's.
+    pub(crate) fn is_of(&self, file: &Pool) -> bool {
+        *self.workers.file == *file
+    }
+
+    /// Uses a changed pool for the parts that are built from now on. Workers that it lacks stay callable. Returns the workers before.
+    pub(crate) fn use_pool(&mut self, file: Arc<Pool>) -> Result<EarlierWorkers, ClusterError> {
+        let pool = Arc::new((*file).clone().succeeding(&self.workers.pool));
+        let vendors = http_vendors(&pool)?;
+        if self.limiter.is_some() {
+            warn_about_workers(&vendors, &file, &*self.clock);
+        }
+        let workers = Workers { file, pool, vendors: Arc::new(vendors) };
+        Ok(EarlierWorkers(std::mem::replace(&mut self.workers, workers)))
+    }
+
+    /// Returns to earlier workers, because something else refused the changed pool.
+    pub(crate) fn return_to(&mut self, EarlierWorkers(earlier): EarlierWorkers) {
+        self.workers = earlier;
     }
 
     /// The services that a conductor needs to call a remote model.
     pub fn callees(&self) -> Callees {
-        Callees { vendors: Arc::clone(&self.vendors), limiter: self.limiter() }
+        Callees { vendors: Arc::clone(&self.workers.vendors), limiter: self.limiter() }
     }
 
     fn limiter(&self) -> Option<Arc<dyn Limiter>> {
@@ -192,7 +222,7 @@ impl Connections {
             conductors,
             clock: self.clock(),
             ids: Arc::new(CellIds(settings.cell)),
-            pool: Arc::clone(&self.pool),
+            pool: Arc::clone(&self.workers.pool),
             traces: self.traces.clone(),
         }
     }
@@ -206,12 +236,12 @@ impl Connections {
     /// The ports of an executor; `None` in other processes.
     pub fn call_parts(&self) -> Option<CallParts> {
         let cache = self.cache.clone().map(|cache| Arc::new(cache) as Arc<dyn StepCache>);
-        Some(CallParts { limiter: self.limiter()?, cache, vendors: Arc::clone(&self.vendors) })
+        Some(CallParts { limiter: self.limiter()?, cache, vendors: Arc::clone(&self.workers.vendors) })
     }
 
     /// The state that the health listener reports.
     pub(crate) fn readiness(&self, engine: &Engine) -> Readiness {
-        Readiness { engine: engine.clone(), limiter: self.limiter.clone(), pool: Arc::clone(&self.pool) }
+        Readiness { engine: engine.clone(), limiter: self.limiter.clone() }
     }
 
     /// Returns permits, sends what is buffered, and disconnects.
@@ -222,6 +252,10 @@ impl Connections {
         self.queue.close().await;
         self.store.close().await;
     }
+}
+
+fn http_vendors(pool: &Pool) -> Result<HttpVendors, ClusterError> {
+    HttpVendors::new(pool, &EnvironmentKeys).map_err(|e| ClusterError::Vendors(Box::new(e)))
 }
 
 /// Logs the workers that cannot be called.

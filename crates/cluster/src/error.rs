@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use podium_engine::OtherConductors;
 use podium_planning::ChooseError;
 use podium_ports::BoxError;
 use podium_setup::settings::SecretError;
@@ -46,6 +47,9 @@ pub enum ClusterError {
     /// The conductor is unavailable.
     #[error(transparent)]
     Conductor(#[from] ChooseError),
+    /// A changed pool would change the conductors.
+    #[error(transparent)]
+    OtherConductors(#[from] OtherConductors),
     /// The operating system refused something.
     #[error("{what}")]
     System {

@@ -13,6 +13,7 @@ mod health;
 mod limiter_state;
 mod monitor;
 mod open_store;
+mod pool_change;
 mod process;
 mod redis_diagnostics;
 mod server_urls;
@@ -22,6 +23,7 @@ mod shutdown;
 pub use command_line::{HasCluster, Program, main, main_with_inspection};
 pub use connections::{Connections, Role, instance, options};
 pub use error::ClusterError;
+pub use pool_change::apply_pool;
 pub use process::{Process, ProcessSettings};
 pub use settings::{
     Away, Certificates, ClientCertificate, ClusterSettings, EXECUTOR, EXECUTOR_GROUPS, GATEWAY,

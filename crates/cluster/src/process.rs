@@ -5,14 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use podium_engine::{Engine, Work};
+use podium_engine::{Engine, Parts, Work};
 use podium_planning::Place;
 use podium_ports::causes::with_causes;
 use podium_ports::conductor::Conductors;
 use podium_ports::run_traces::RunTraces;
-use podium_setup::Signals;
 use podium_setup::settings::listeners::{HEALTH_LISTEN, HEALTH_LISTENER};
 use podium_setup::settings::{Group, ProgramKeys, SettingsError, Sources};
+use podium_setup::{Changes, Signals};
 use podium_telemetry::{MetricsPage, Process as Instance, Telemetry};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -25,6 +25,7 @@ use crate::connections::Connections;
 use crate::error::ClusterError;
 use crate::health::{self, Lifetime, Phase};
 use crate::instance;
+use crate::pool_change::apply_pool;
 use crate::settings::{ClusterSettings, program_keys};
 use crate::shutdown::{engine_failure, first_signal, stop_or_second_signal};
 
@@ -100,33 +101,42 @@ impl Process {
         self.signals.or_end(part)
     }
 
-    /// Runs the engine's loops for this work until a signal or a failure. Then work under way is finished within the drain
-    /// time, or handed back, and everything is closed.
+    /// Runs the engine's loops for this work until a signal or a failure, and applies pools that change meanwhile, with parts by
+    /// `rebuild`. Then work under way is finished within the drain time, or handed back, and everything is closed.
     pub async fn run(
         mut self,
         mut connections: Connections,
         engine: Engine,
         work: Work,
+        mut changes: Changes<ProcessSettings>,
+        rebuild: impl AsyncFn(&Connections) -> Result<(Parts, Work), ClusterError>,
     ) -> Result<(), ClusterError> {
         self.phases.send_replace(Phase::Working(connections.readiness(&engine)));
-        let names: Vec<_> = engine.conductor_ids().collect();
-        let (conductor, pool) = (names.join(", "), engine.pool().version());
+        let (conductor, pool) = (engine.conductor_ids().join(", "), engine.pool().version());
         info!(health = %self.address, conductor, pool, "working");
         let mut loops = JoinSet::new();
         let (working, conductors) = (engine.clone(), work.plan.clone());
         let stopping = self.lifetime.stopping.clone();
         loops.spawn(async move { working.work(work, stopping).await });
-        let failure = async {
+        let outcome = loop {
+            let failure = async {
+                tokio::select! {
+                    ended = loops.join_next() => engine_failure(ended),
+                    error = connections.failure() => error,
+                    error = listener_failure(&mut self.listeners) => error,
+                }
+            };
             tokio::select! {
-                ended = loops.join_next() => engine_failure(ended),
-                error = connections.failure() => error,
-                error = listener_failure(&mut self.listeners) => error,
+                outcome = first_signal(&mut self.signals, failure) => break outcome,
+                now = changes.next() => {
+                    apply_pool(&mut connections, &engine, &now.cluster.pool, &rebuild).await;
+                }
             }
         };
-        let outcome = first_signal(&mut self.signals, failure).await;
         let stop = async {
             self.lifetime.stopping.cancel();
             while loops.join_next().await.is_some() {}
+            // Conductors for other pools share the models of these.
             for conductor in conductors.iter().flat_map(Conductors::all) {
                 conductor.shut_down().await;
             }

@@ -1,5 +1,6 @@
 //! The settings of a cluster's processes. A service adds its own.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use podium_setup::settings::engine::{DRAIN, LIFETIME, RUNS_KEPT, STEP_SLOTS, STE
 use podium_setup::settings::log::{LOG, LOG_FORMAT, LOGGING};
 use podium_setup::settings::step_cache::{STEP_CACHE_KEYS, step_cache};
 use podium_setup::settings::{Checker, Group, ProgramKeys, Setting, Values, values};
-use podium_setup::{Identity, LogFormat};
+use podium_setup::{Followed, Identity, LogFormat};
 use podium_telemetry::{TELEMETRY, TelemetrySettings};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tracing::info;
@@ -45,11 +46,11 @@ pub const PLANNER: &str = "podium-planner";
 /// The executor's name as a program.
 pub const EXECUTOR: &str = "podium-executor";
 
-const POOL_FILE: Setting<Arc<Pool>> = Setting::parsed(
+const POOL_FILE: Setting<PoolFile> = Setting::parsed(
     "pool",
     Values::Form("FILE"),
     |_, text| pool(text),
-    "The pool file, which lists vendors and workers. All processes need the same file.",
+    "The pool file, which lists vendors and workers. All processes need the same file, and follow its changes.",
 )
 .required("/etc/podium/pool.toml");
 
@@ -147,6 +148,13 @@ pub fn program_keys(program: &'static str, own: &[Group]) -> ProgramKeys {
         .accepting(&EXECUTOR_GROUPS)
 }
 
+/// A pool and its file.
+#[derive(Clone, Debug)]
+struct PoolFile {
+    path: PathBuf,
+    pool: Arc<Pool>,
+}
+
 /// The settings of every process of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
@@ -158,6 +166,8 @@ pub struct ClusterSettings {
     pub redis: RedisSettings,
     /// The pool of workers.
     pub pool: Arc<Pool>,
+    /// The file of the pool.
+    pub pool_file: PathBuf,
     /// The conductors.
     pub conductors: ConductorChoices,
     /// Whether gateways plan if no model is needed.
@@ -200,9 +210,10 @@ impl ClusterSettings {
         let postgres = PostgresSettings::read(checker);
         let nats = NatsSettings::read(checker);
         let redis = RedisSettings::read(checker);
-        let pool = checker.read(&POOL_FILE);
+        let pool_file = checker.read(&POOL_FILE);
+        let pool = pool_file.as_ref().map(|file| &file.pool);
         let conductors = ConductorChoices::read(checker, &NAMED_CONDUCTOR);
-        if let (Some(pool), Some(conductors)) = (&pool, &conductors) {
+        if let (Some(pool), Some(conductors)) = (pool, &conductors) {
             conductors.check(checker, pool, place);
         }
         let plan_at_once = checker.read(&PLAN_AT_ONCE);
@@ -234,7 +245,8 @@ impl ClusterSettings {
             postgres: postgres?,
             nats: nats?,
             redis: redis?,
-            pool: pool?,
+            pool: Arc::clone(pool?),
+            pool_file: pool_file.as_ref()?.path.clone(),
             conductors: conductors?,
             plan_at_once: plan_at_once?,
             plan_slots: plan_slots?,
@@ -253,6 +265,11 @@ impl ClusterSettings {
             log_format: log_format?,
             unused: checker.unused(),
         })
+    }
+
+    /// The settings that a running process follows.
+    pub fn followed(&self) -> Followed {
+        Followed { files: vec![self.pool_file.clone()], log: self.log.clone() }
     }
 
     /// Starts the log of `program`.
@@ -282,11 +299,11 @@ fn cells_file(text: &str) -> Result<Cells, String> {
 }
 
 /// A pool file, read and checked, so that its problems are listed with all others.
-fn pool(text: &str) -> Result<Arc<Pool>, String> {
+fn pool(text: &str) -> Result<PoolFile, String> {
     let pool = Pool::parse(&read_file(text)?).map_err(|e| format!("is `{text}`, which is invalid: {e}"))?;
     HttpVendors::new(&pool, &EnvironmentKeys)
         .map_err(|e| format!("is `{text}`, whose vendors cannot be used: {}", with_causes(&e)))?;
-    Ok(Arc::new(pool))
+    Ok(PoolFile { path: values::path(text)?, pool: Arc::new(pool) })
 }
 
 fn read_file(text: &str) -> Result<String, String> {

@@ -6,6 +6,7 @@ mod features;
 mod file;
 mod limits;
 mod price_file;
+mod retired;
 mod secret;
 mod slots;
 mod waits;
@@ -176,6 +177,8 @@ pub struct Pool {
     version: String,
     vendors: Vec<Vendor>,
     workers: Vec<Worker>,
+    /// Workers of earlier versions of the pool, the last removed first.
+    retired: Vec<Worker>,
 }
 
 impl Pool {
@@ -199,12 +202,12 @@ impl Pool {
         &self.workers
     }
 
-    /// The vendors that serve them.
+    /// The vendors that serve them, and those of retired workers.
     pub fn vendors(&self) -> &[Vendor] {
         &self.vendors
     }
 
-    /// The worker with that id.
+    /// The worker with that id, unless it is retired.
     pub fn worker(&self, id: &WorkerId) -> Option<&Worker> {
         self.workers.iter().find(|worker| worker.id == *id)
     }

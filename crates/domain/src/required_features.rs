@@ -79,7 +79,9 @@ pub fn takes_results(run: &Run, pool: &Pool, results: &[Message]) -> Result<(), 
     for (step, given) in run.steps_given(results) {
         let needs: BTreeSet<_> =
             given.iter().flat_map(Message::attachments).map(Attachment::feature).collect();
-        let Some(own) = run.worker_of(step.into()).and_then(|worker| pool.worker(worker)) else { continue };
+        let Some(own) = run.worker_of(step.into()).and_then(|worker| pool.worker_or_retired(worker)) else {
+            continue;
+        };
         let mut workers = vec![own];
         if run.can_fall_back(step.into()) {
             let policy = &run.spec().request.policy;

@@ -181,7 +181,7 @@ impl Context {
 
     /// The time after a claim in which a call for its step may still be in flight.
     pub(crate) fn longest_call(&self) -> Duration {
-        let longest = self.pool().workers().iter().map(|worker| worker.limits.call_ms_max).max();
+        let longest = self.pool().workers_and_retired().map(|worker| worker.limits.call_ms_max).max();
         Duration::from_millis(longest.unwrap_or_default()) + self.options().report_margin
     }
 

@@ -49,7 +49,7 @@ impl Question<'_> {
 
     /// The worker of each step of a plan, and the most that one attempt costs.
     pub(crate) fn steps_max(&self, pool: &Pool, plan: &Plan) -> impl Iterator<Item = (WorkerId, Cost)> {
-        let worker = |step: &Step| pool.worker(&step.worker);
+        let worker = |step: &Step| pool.worker_or_retired(&step.worker);
         plan.indexed().map(move |(index, step)| {
             let seen = step.access.as_slice().iter().filter_map(|seen| plan.steps().get(seen.as_usize()));
             let earlier = if step.sees_earlier_round { EARLIER_BYTES_MAX } else { 0 };

@@ -156,7 +156,7 @@ impl Executor {
     /// near; then the step fails.
     fn call_for(&self, run: &Arc<Run>, step: StepRef) -> Result<StepCall, NoCall> {
         let named = run.worker_of(step.into()).ok_or(NoCall::Here(Settle::Ack))?;
-        let reason = match self.context.pool().worker(named) {
+        let reason = match self.context.pool().worker_or_retired(named) {
             None => format!("the pool has no worker `{named}`"),
             Some(worker) if !worker.prices.is_valid_at(self.context.now()) => {
                 format!("worker `{named}` has no price list that is valid yet")

@@ -28,7 +28,7 @@ mod token_estimates;
 mod upkeep;
 
 pub use commit::CommandError;
-pub use engine::Engine;
+pub use engine::{Engine, OtherConductors};
 pub use front::answer::{AnswerError, AnswerPart};
 pub use front::estimate::{Estimate, Typical};
 pub use front::ratings::{OutcomePage, RateError, RatedOutcome};

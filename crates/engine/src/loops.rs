@@ -20,7 +20,11 @@ use crate::upkeep::sweeper::Sweeper;
 pub(crate) struct Loops {
     context: Context,
     supervision: Supervision,
-    /// Cancelled first: no new work begins, and sweeps end.
+    /// Cancelled when the process stops.
+    shutdown: CancellationToken,
+    /// Cancelled when the loops of other parts take the new work.
+    replaced: CancellationToken,
+    /// Cancelled first, in both cases: no new work begins, and sweeps end.
     stop: CancellationToken,
     /// Cancelled after the drain time: work in flight is released.
     abandon: CancellationToken,
@@ -29,18 +33,26 @@ pub(crate) struct Loops {
 }
 
 impl Loops {
-    pub(crate) fn new(context: Context, supervision: Supervision, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        context: Context,
+        supervision: Supervision,
+        shutdown: CancellationToken,
+        replaced: CancellationToken,
+    ) -> Self {
         let (abandon, ended) = (CancellationToken::new(), CancellationToken::new());
-        Self { context, supervision, stop, abandon, ended }
+        let stop = shutdown.child_token();
+        Self { context, supervision, shutdown, replaced, stop, abandon, ended }
     }
 
-    /// Runs all loops until `stop`, then waits for work in flight, at most for the drain time, and releases the rest.
+    /// Runs all loops until `shutdown` or `replaced`, then waits for work in flight. After `shutdown` it waits at most for the drain
+    /// time, and releases the rest.
     pub(crate) async fn run(self, work: Work) -> Result<(), LoopEnded> {
         let mut upkeep = self.start_upkeep(work.takes_tasks());
         let mut lanes = self.start_lanes(work);
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => {}
+            () = self.shutdown.cancelled() => {}
+            () = self.replaced.cancelled() => self.stop.cancel(),
             failed = self.supervision.ended() => return Err(failed),
         }
         let all_done = async { while lanes.join_next().await.is_some() {} };
@@ -48,15 +60,31 @@ impl Loops {
         tokio::select! {
             biased;
             () = &mut all_done => {}
-            () = self.context.parts().clock.sleep(self.context.options().drain) => {
+            () = self.drained() => {
                 info!("the drain time is over; releasing work in flight");
                 self.abandon.cancel();
                 all_done.await;
             }
         }
+        self.outlast_requests().await;
         self.ended.cancel();
         while upkeep.join_next().await.is_some() {}
         self.supervision.first().map_or(Ok(()), Err)
+    }
+
+    /// Waits until the process stops, then for the drain time.
+    async fn drained(&self) {
+        self.shutdown.cancelled().await;
+        self.context.parts().clock.sleep(self.context.options().drain).await;
+    }
+
+    /// Requests that began on replaced parts may still claim tasks under their lease, so its heartbeat goes on for another lease.
+    async fn outlast_requests(&self) {
+        tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => {}
+            () = self.context.parts().clock.sleep(self.context.options().lease) => {}
+        }
     }
 
     /// Starts the loops that keep the store and the queue in order.

@@ -121,10 +121,13 @@ impl Planner {
             None => Arc::new(context.run(id).await.ok().flatten()?),
         };
         context.run_cache().note(&run);
-        if self.conductor_of(&run).is_ok() || run.is_ended() {
+        let (policy, mut workers) = (&run.spec().request.policy, context.pool().workers().iter());
+        let may_plan = self.conductor_of(&run).is_ok() && workers.any(|worker| policy.allows(&worker.id));
+        if may_plan || run.is_ended() {
             return None;
         }
-        debug!(run = %run.id(), conductor = run.spec().conductor, "the plan is left to planners that have the conductor");
+        let conductor = &run.spec().conductor;
+        debug!(run = %run.id(), conductor, "the plan is left to planners that have the conductor and the allowed workers");
         Settle::for_others(context, &run)
     }
 

@@ -121,8 +121,9 @@ pub struct LlamaConductor {
     /// The mini head, if the bundle has one that fits the pool.
     head: Option<Head>,
     /// The encoder that the mini head reads; without one it reads the engine's hidden states.
-    encoder: Option<Encoder>,
-    engine: Engine,
+    encoder: Option<Arc<Encoder>>,
+    /// Shared by the conductors of earlier and later versions of the pool.
+    engine: Arc<Engine>,
 }
 
 /// Opens the bundle in a folder. Loading takes seconds and runs on a blocking thread. Must be called within a tokio runtime.
@@ -171,6 +172,7 @@ impl LlamaConductor {
             hidden_states,
         });
         let engine = engine.map_err(|source| OpenError::Load { bundle: id.clone(), source })?;
+        let (encoder, engine) = (encoder.map(Arc::new), Arc::new(engine));
         Ok(Self { id, manifest, template, pool, head, encoder, engine })
     }
 
@@ -354,6 +356,17 @@ impl Conductor for LlamaConductor {
         Some(&self.pool)
     }
 
+    fn for_pool(&self, pool: &Pool) -> Option<Result<Arc<dyn Conductor>, BoxError>> {
+        let pool = match self.manifest.fit(pool) {
+            Ok(pool) => pool,
+            Err(other) => return Some(Err(other.into())),
+        };
+        let head = self.head.clone().filter(|head| is_of(head, &pool));
+        let (id, manifest) = (self.id.clone(), self.manifest.clone());
+        let (encoder, engine) = (self.encoder.clone(), Arc::clone(&self.engine));
+        Some(Ok(Arc::new(Self { id, manifest, template: self.template, pool, head, encoder, engine })))
+    }
+
     async fn plan(
         &self,
         request: &PlanRequest,
@@ -400,13 +413,16 @@ fn fitting_head(bundle: &Bundle, pool: &Pool) -> Result<Option<Head>, OpenError>
         let (theirs, ours) = (theirs.to_string(), ours.to_string());
         return Err(OpenError::Head { bundle: bundle.manifest().id(), theirs, ours });
     }
-    match head.fits(pool) {
-        Ok(()) => Ok(Some(head)),
-        Err(reason) => {
-            tracing::warn!(%reason, "the mini head is not used: it was trained for other workers");
-            Ok(None)
-        }
+    Ok(Some(head).filter(|head| is_of(head, pool)))
+}
+
+/// Whether the pool contains the workers that the head was trained on. If not, this is logged.
+fn is_of(head: &Head, pool: &Pool) -> bool {
+    let fits = head.fits(pool);
+    if let Err(reason) = &fits {
+        tracing::warn!(%reason, "the mini head is not used: it was trained for other workers");
     }
+    fits.is_ok()
 }
 
 /// Used if the clock cannot represent the deadline.

@@ -262,6 +262,30 @@ pub async fn choose_all(
     Ok(ChosenAll { conductors, notices })
 }
 
+/// Builds the conductors of a running process again, for a changed pool. A model that is loaded stays loaded and is shared with the
+/// `earlier` ones, which were built by the same `choices`.
+pub async fn choose_all_again(
+    earlier: &Conductors,
+    choices: &ConductorChoices,
+    pool: &Arc<Pool>,
+    callees: &Callees,
+    limits: LocalLimits,
+) -> Result<Conductors, ChooseError> {
+    let again = async |choice: &ConductorChoice, earlier: &Arc<dyn Conductor>| match earlier.for_pool(pool) {
+        Some(conductor) => {
+            conductor.map_err(|source| ChooseError::Unusable { name: choice.to_string(), source })
+        }
+        None => Ok(choose(choice, pool, callees, None, limits).await?.conductor),
+    };
+    let current = again(&choices.current, earlier.current()).await?;
+    match (&choices.next, earlier.all().nth(1)) {
+        (Some((next, share)), Some(earlier)) => {
+            Ok(Conductors::with_next(current, again(next, earlier).await?, *share))
+        }
+        _ => Ok(current.into()),
+    }
+}
+
 /// Runs record a conductor by its id, so the ids of two conductors must differ.
 fn check_ids(current: &str, next: &str) -> Result<(), SameConductor> {
     if current == next { Err(SameConductor { id: next.to_owned() }) } else { Ok(()) }

@@ -8,7 +8,7 @@ mod settings;
 
 pub use choice::{
     Callees, ChooseError, Chosen, ChosenAll, ConductorChoice, ConductorChoices, OpenBundle, Place, choose,
-    choose_all, demo_bundle, describe_all,
+    choose_all, choose_all_again, demo_bundle, describe_all,
 };
 pub use hardware::HARDWARE;
 pub use settings::{

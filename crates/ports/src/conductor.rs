@@ -135,6 +135,12 @@ pub trait Conductor: Send + Sync {
         Cost::ZERO
     }
 
+    /// The same conductor for a changed pool, on the model that is loaded; the error says why it cannot plan over that pool. `None` if
+    /// building it anew loads nothing.
+    fn for_pool(&self, _pool: &Pool) -> Option<Result<Arc<dyn Conductor>, BoxError>> {
+        None
+    }
+
     /// Stops all planning and frees its memory. A program calls this before it exits.
     async fn shut_down(&self) {}
 }

@@ -32,7 +32,7 @@ impl Lane {
         match task {
             TaskRef::Plan { .. } => Self::Plan(tier),
             TaskRef::Step { .. } => {
-                let worker = run.worker_of(task).and_then(|worker| pool.worker(worker));
+                let worker = run.worker_of(task).and_then(|worker| pool.worker_or_retired(worker));
                 Self::Step(tier, worker.map_or_else(unserved, |worker| worker.vendor.clone()))
             }
         }

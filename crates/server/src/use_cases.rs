@@ -41,11 +41,11 @@ pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -
 
 /// Checks that a model is served here.
 pub(crate) fn check_model(engine: &Engine, model: &ModelName) -> Result<(), ApiError> {
-    let pool = engine.pool().version();
-    if model.is_served_by(engine.conductor_ids(), &pool) {
+    let (conductors, pool) = (engine.conductor_ids(), engine.pool().version());
+    if model.is_served_by(conductors.iter().map(String::as_str), &pool) {
         return Ok(());
     }
-    let here: Vec<_> = engine.conductor_ids().map(|id| format!("`{id}`")).collect();
+    let here: Vec<_> = conductors.iter().map(|id| format!("`{id}`")).collect();
     let message = format!(
         "model `{model}` is pinned to a conductor or pool that this server does not run; it runs {} with pool `{pool}`",
         here.join(" and ")
@@ -55,7 +55,8 @@ pub(crate) fn check_model(engine: &Engine, model: &ModelName) -> Result<(), ApiE
 
 fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
     check_model(engine, &new_run.model)?;
-    let conductor = new_run.model.conductor_among(engine.conductor_ids(), &engine.pool().version());
+    let (conductors, pool) = (engine.conductor_ids(), engine.pool().version());
+    let conductor = new_run.model.conductor_among(conductors.iter().map(String::as_str), &pool);
     let request_digest = new_run.request_id.is_some().then(|| digest(&new_run));
     Ok(Submit {
         tenant: caller.tenant,
@@ -159,7 +160,7 @@ pub(crate) async fn give_results(
     results: Message,
 ) -> Result<Run, ApiError> {
     let run = load(engine, tenant, id).await?;
-    takes_results(&run, engine.pool(), std::slice::from_ref(&results))
+    takes_results(&run, &engine.pool(), std::slice::from_ref(&results))
         .map_err(|none| ApiError::on_field(ErrorCode::NoWorkerAllowed, "results", none.to_string()))?;
     let given = engine.give_results(id, vec![results.clone()]).await;
     given.map_err(|e| results_error(&run, &results, &e))

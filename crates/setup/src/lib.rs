@@ -4,16 +4,18 @@
 mod anchored;
 mod clock;
 pub mod doctor;
-mod log_reload;
+mod follow;
 mod logging;
+mod pool_change;
 pub mod settings;
 mod signals;
 mod version;
 
 pub use anchored::AnchoredClock;
 pub use clock::{CellIds, RandomIds, SystemClock};
-pub use log_reload::follow_log_setting;
+pub use follow::{Announcer, Changes, Followed, changes, follow_settings};
 pub use logging::{Identity, LogFormat, LogSink, add_log_sink, start_log};
+pub use pool_change::log_pool_change;
 pub use signals::Signals;
 pub use version::VERSION;
 

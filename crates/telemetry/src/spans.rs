@@ -222,7 +222,7 @@ impl Trace<'_> {
     fn attempt(self, step: SpanId, number: i64, attempt: &Attempt) -> SpanData {
         let (outcome, error) = outcome(attempt);
         let worker = attempt.worker.as_ref();
-        let known = worker.and_then(|worker| self.pool.worker(worker));
+        let known = worker.and_then(|worker| self.pool.worker_or_retired(worker));
         let model = known.map(|worker| worker.model.clone());
         let mut attributes = vec![
             KeyValue::new(OPERATION, "chat"),

@@ -9,8 +9,8 @@ use podium_cluster::{
 };
 use podium_engine::{Engine, Parts, Work};
 use podium_planning::{Place, describe_all};
-use podium_setup::VERSION;
 use podium_setup::settings::ProgramKeys;
+use podium_setup::{Changes, VERSION};
 
 const PROGRAM: Program = Program {
     name: EXECUTOR,
@@ -40,24 +40,30 @@ pub fn main() -> ExitCode {
 /// Runs the process as `program`, with some adapters replaced by `replace`: for measurements and tests.
 pub fn main_with(program: Program, replace: fn(ExecutorParts) -> ExecutorParts) -> ExitCode {
     let check = |sources| ProcessSettings::check(sources, program.name, Place::Elsewhere);
-    run_program(&program, &keys(), check, |settings| serve(program, settings, replace))
+    run_program(&program, &keys(), check, |settings, changes| serve(program, settings, changes, replace))
 }
 
 /// Connects, then runs the loops that fetch and execute steps, until a signal.
 async fn serve(
     program: Program,
     settings: ProcessSettings,
+    changes: Changes<ProcessSettings>,
     replace: fn(ExecutorParts) -> ExecutorParts,
 ) -> Result<(), ClusterError> {
     let mut process = Process::start(&program, &settings).await?;
     let cluster = settings.cluster;
     let connections = process.start_up(Connections::open(&cluster, Role::Executor)).await?;
     let connections = connections.with_traces(process.traces());
-    // Runs name their conductor, but planners use it.
-    let conductors = describe_all(&cluster.conductors, connections.pool())?;
-    let parts = connections.parts(&cluster, conductors);
-    let work = Work { plan: None, execute: connections.call_parts() };
-    let ExecutorParts { parts, work } = replace(ExecutorParts { parts, work });
+    let build = |connections: &Connections| -> Result<(Parts, Work), ClusterError> {
+        // Runs name their conductor, but planners use it.
+        let conductors = describe_all(&cluster.conductors, connections.pool())?;
+        let parts = connections.parts(&cluster, conductors);
+        let work = Work { plan: None, execute: connections.call_parts() };
+        let ExecutorParts { parts, work } = replace(ExecutorParts { parts, work });
+        Ok((parts, work))
+    };
+    let (parts, work) = build(&connections)?;
     let engine = Engine::new(parts, options(&cluster));
-    process.run(connections, engine, work).await
+    let rebuild = async |connections: &Connections| build(connections);
+    process.run(connections, engine, work, changes, rebuild).await
 }

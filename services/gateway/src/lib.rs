@@ -8,14 +8,15 @@ use std::process::ExitCode;
 
 use podium_api::openai::unix_seconds;
 use podium_cluster::{
-    Certificates, ClientCertificate, ClusterError, Connections, GATEWAY, Program, Role, engine_failure,
-    first_signal, instance, main_with_inspection as run_program, stop_or_second_signal,
+    Certificates, ClientCertificate, ClusterError, ClusterSettings, Connections, GATEWAY, Program, Role,
+    apply_pool, engine_failure, first_signal, instance, main_with_inspection as run_program,
+    stop_or_second_signal,
 };
 use podium_engine::Work;
 use podium_planning::describe_all;
-use podium_ports::conductor_profile::ConductorProfile;
+use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_server::{Authenticator, CellIdentity, CellRouter, CellTls, Listeners};
-use podium_setup::{Signals, VERSION};
+use podium_setup::{Changes, Signals, VERSION};
 use podium_telemetry::{MetricsPage, Page, Process};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Connects and listens, then serves clients until a signal.
-async fn serve(settings: Settings) -> Result<(), ClusterError> {
+async fn serve(settings: Settings, mut changes: Changes<Settings>) -> Result<(), ClusterError> {
     let warning = settings.warning();
     let cluster = &settings.cluster;
     cluster.start_log(PROGRAM.name, PROGRAM.version);
@@ -56,11 +57,7 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let listeners = listeners.with_health(settings.health_listen, metrics).await.map_err(listener_failed)?;
     let connections = signals.or_end(Connections::open(cluster, Role::Gateway)).await?;
     let mut connections = connections.with_traces(telemetry.traces());
-    let mut conductors = describe_all(&cluster.conductors, connections.pool())?;
-    if !cluster.plan_at_once {
-        conductors = conductors.map(ConductorProfile::without_plans);
-    }
-    let engine = connections.engine(cluster, conductors);
+    let engine = connections.engine(cluster, conductors(cluster, &connections)?);
     let auth = Authenticator::new(connections.accounts(), connections.clock(), settings.keys_required);
     let tls = cell_tls(cluster.cell_certificates.clone());
     let cells = cluster.cells.clone().map(|cells| CellRouter::new(cluster.cell, cells, &tls)).transpose();
@@ -68,24 +65,34 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
     let started_at = unix_seconds(connections.clock().now());
     let mut servers =
         listeners.open(&engine, &auth, connections.objects(), settings.limits.clone(), started_at);
-    let conductor: Vec<_> = engine.conductor_ids().collect();
-    info!(%http, %grpc, cell = %cluster.cell, conductor = conductor.join(", "), pool = engine.pool().version(), "listening");
+    let (conductor, pool) = (engine.conductor_ids().join(", "), engine.pool().version());
+    info!(%http, %grpc, cell = %cluster.cell, conductor, pool, "listening");
     if let Some(warning) = warning {
         warn!("{warning}");
     }
     let (stopping, mut loops) = (CancellationToken::new(), JoinSet::new());
     loops.spawn({
-        let stopping = stopping.clone();
+        let (engine, stopping) = (engine.clone(), stopping.clone());
         async move { engine.work(Work::default(), stopping).await }
     });
-    let failure = async {
+    let rebuild = async |connections: &Connections| {
+        Ok((connections.parts(cluster, conductors(cluster, connections)?), Work::default()))
+    };
+    let outcome = loop {
+        let failure = async {
+            tokio::select! {
+                error = servers.broke_down() => listener_failed(error),
+                ended = loops.join_next() => engine_failure(ended),
+                error = connections.failure() => error,
+            }
+        };
         tokio::select! {
-            error = servers.broke_down() => listener_failed(error),
-            ended = loops.join_next() => engine_failure(ended),
-            error = connections.failure() => error,
+            outcome = first_signal(&mut signals, failure) => break outcome,
+            now = changes.next() => {
+                apply_pool(&mut connections, &engine, &now.cluster.pool, &rebuild).await;
+            }
         }
     };
-    let outcome = first_signal(&mut signals, failure).await;
     let stop = async {
         servers.close(settings.drain_delay, cluster.drain).await;
         stopping.cancel();
@@ -100,6 +107,15 @@ async fn serve(settings: Settings) -> Result<(), ClusterError> {
 fn cell_tls(Certificates { root, client }: Certificates) -> CellTls {
     let identity = client.map(|ClientCertificate { certificate, key }| CellIdentity { certificate, key });
     CellTls { root_certificates: root, identity }
+}
+
+/// The conductors, for the accepting of runs.
+fn conductors(
+    cluster: &ClusterSettings,
+    connections: &Connections,
+) -> Result<ConductorProfiles, ClusterError> {
+    let conductors = describe_all(&cluster.conductors, connections.pool())?;
+    Ok(if cluster.plan_at_once { conductors } else { conductors.map(ConductorProfile::without_plans) })
 }
 
 fn listener_failed(error: impl Error + Send + Sync + 'static) -> ClusterError {

@@ -10,10 +10,10 @@ use podium_cluster::{
     main_with_inspection as run_program,
 };
 use podium_engine::Work;
-use podium_planning::{OpenBundle, Place, choose_all};
+use podium_planning::{OpenBundle, Place, choose_all, choose_all_again};
 use podium_ports::conductor_profile::ConductorProfile;
-use podium_setup::VERSION;
 use podium_setup::settings::ProgramKeys;
+use podium_setup::{Changes, VERSION};
 use tracing::warn;
 
 /// Loads a model in this process, if the program was built with llama.cpp.
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Connects and loads the conductors, then runs the loops that fetch and plan runs, until a signal.
-async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
+async fn serve(settings: ProcessSettings, changes: Changes<ProcessSettings>) -> Result<(), ClusterError> {
     let mut process = Process::start(&PROGRAM, &settings).await?;
     let cluster = settings.cluster;
     let connections = process.start_up(Connections::open(&cluster, Role::Planner)).await?;
@@ -59,7 +59,16 @@ async fn serve(settings: ProcessSettings) -> Result<(), ClusterError> {
         warn!("{notice}");
     }
     let engine = connections.engine(&cluster, ConductorProfile::of_all(&chosen.conductors));
-    process.run(connections, engine, Work { plan: Some(chosen.conductors), execute: None }).await
+    let conductors = chosen.conductors.clone();
+    let rebuild = async |connections: &Connections| {
+        let (choices, callees) = (&cluster.conductors, connections.callees());
+        let again = choose_all_again(&conductors, choices, connections.pool(), &callees, cluster.local);
+        let conductors = again.await?;
+        let parts = connections.parts(&cluster, ConductorProfile::of_all(&conductors));
+        Ok((parts, Work { plan: Some(conductors), execute: None }))
+    };
+    let work = Work { plan: Some(chosen.conductors), execute: None };
+    process.run(connections, engine, work, changes, rebuild).await
 }
 
 /// Reports the devices that would compute a local model, or that the GPU is missing.

@@ -22,12 +22,13 @@ use podium_ports::run_traces::RunTraces;
 use podium_ports::store::RunStore;
 use podium_ports::vendor::Vendors;
 use podium_server::Authenticator;
-use podium_setup::{RandomIds, SystemClock};
+use podium_setup::{RandomIds, SystemClock, log_pool_change};
 use podium_store_sqlite::{Durability, Options as StoreOptions, Store};
 use podium_vendors::{EnvironmentKeys, HttpVendors};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::OPEN_BUNDLE;
 use crate::data_dir::{DataDir, DataDirError};
@@ -44,6 +45,8 @@ const GIVEN_PLANS_KEPT: Duration = Duration::from_secs(30);
 /// An engine in this process with its adapters.
 pub(crate) struct Embedded {
     engine: Engine,
+    /// The parts of the engine, for others with another pool.
+    parts: Parts,
     /// The engine's work; none if it only reads.
     work: Work,
     notices: Vec<String>,
@@ -53,6 +56,8 @@ pub(crate) struct Embedded {
     loops: JoinSet<Result<(), LoopEnded>>,
     store: Store,
     workers: Workers,
+    /// The pool as its file has it; the engine's also has the workers of earlier files.
+    file: Arc<Pool>,
     /// Dropped last, after the store is closed.
     _data: Data,
 }
@@ -173,14 +178,7 @@ impl Embedded {
         traces: Option<Arc<dyn RunTraces>>,
     ) -> Result<Self, Error> {
         let pool = Arc::clone(workers.pool());
-        let options = Options {
-            executor: instance(),
-            plan_slots: settings.plan_slots(),
-            step_slots: settings.step_slots(&pool),
-            runs_kept: settings.runs_kept,
-            drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
-            ..Options::default()
-        };
+        let options = options(settings, &pool);
         let durability = match &data {
             Data::Kept(_) => Durability::Synced,
             Data::Thrown { .. } => Durability::Unsynced,
@@ -190,9 +188,10 @@ impl Embedded {
             traces,
             ..parts(Arc::new(store.clone()), Arc::new(SystemClock), conductors, pool, &options)
         };
-        let engine = Engine::new(parts, options);
+        let (engine, file) = (Engine::new(parts.clone(), options), Arc::clone(&parts.pool));
         Ok(Self {
             engine,
+            parts,
             work: Work::default(),
             notices: Vec::new(),
             keyless: Vec::new(),
@@ -200,6 +199,7 @@ impl Embedded {
             loops: JoinSet::new(),
             store,
             workers,
+            file,
             _data: data,
         })
     }
@@ -208,6 +208,40 @@ impl Embedded {
         let (engine, work, stop) = (self.engine.clone(), self.work.clone(), self.stop.clone());
         self.loops.spawn(async move { engine.work(work, stop).await });
         self
+    }
+
+    /// Goes on with the pool of `choice`, if it differs from the current one: for new runs at once, while calls under way end as they
+    /// began. Workers that it lacks stay callable for runs that were planned before. After an error nothing has changed.
+    pub(crate) async fn use_pool(&mut self, settings: &Settings, choice: &PoolChoice) -> Result<(), Error> {
+        let file = match choice {
+            PoolChoice::File(_) => Arc::new(pool::read(choice)?),
+            // It is part of the program.
+            PoolChoice::Demo => return Ok(()),
+        };
+        let (Some(conductors), Some(calls)) = (&self.work.plan, &self.work.execute) else { return Ok(()) };
+        if file == self.file {
+            return Ok(());
+        }
+        let before = self.engine.pool();
+        let pool = Arc::new((*file).clone().succeeding(&before));
+        let vendors = HttpVendors::new(&pool, &EnvironmentKeys).map_err(|e| Error::Vendors(Box::new(e)))?;
+        let warnings: Vec<_> = unpriced(&file).chain(vendors.missing_secrets()).collect();
+        let vendors: Arc<dyn Vendors> = Arc::new(vendors);
+        let callees = Callees { vendors: Arc::clone(&vendors), limiter: Some(Arc::clone(&calls.limiter)) };
+        let (choices, limits) = (&settings.conductors, settings.local);
+        let conductors =
+            podium_planning::choose_all_again(conductors, choices, &pool, &callees, limits).await?;
+        let profiles = ConductorProfile::of_all(&conductors);
+        let options = options(settings, &pool);
+        let parts = Parts { pool, conductors: profiles, ..self.parts.clone() };
+        let work = Work { plan: Some(conductors), execute: Some(CallParts { vendors, ..calls.clone() }) };
+        self.engine.replace(parts, options, work)?;
+        for warning in warnings {
+            warn!("{warning}");
+        }
+        log_pool_change(&before, &file);
+        self.file = file;
+        Ok(())
     }
 
     /// The engine.
@@ -224,7 +258,7 @@ impl Embedded {
     ) -> Result<PlanOutcome, ConductorError> {
         match &self.work.plan {
             Some(conductors) => self.engine.plan(conductors.current(), conversation, policy, text).await,
-            None => Err(ConductorError::Absent { id: self.engine.conductor_id().to_owned() }),
+            None => Err(ConductorError::Absent { id: self.engine.conductor_id() }),
         }
     }
 
@@ -274,7 +308,7 @@ impl Embedded {
         for conductor in self.work.plan.iter().flat_map(Conductors::all) {
             conductor.shut_down().await;
         }
-        drop(self.engine);
+        drop((self.engine, self.parts));
         self.store.close().await;
         self.workers.close().await;
     }
@@ -289,11 +323,28 @@ fn notices(workers: &Workers, vendors: &HttpVendors) -> Vec<String> {
              ones"
         ));
     }
-    notices.extend(workers.pool().unpriced_at(SystemClock.now()).map(|worker| {
-        format!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id)
-    }));
+    notices.extend(unpriced(workers.pool()));
     notices.extend(vendors.missing_secrets());
     notices
+}
+
+/// A sentence for each worker that cannot be called yet.
+fn unpriced(pool: &Pool) -> impl Iterator<Item = String> {
+    pool.unpriced_at(SystemClock.now()).map(|worker| {
+        format!("worker `{}` has no price list that is valid yet: it cannot be called", worker.id)
+    })
+}
+
+/// The options of an engine with this pool.
+fn options(settings: &Settings, pool: &Pool) -> Options {
+    Options {
+        executor: instance(),
+        plan_slots: settings.plan_slots(),
+        step_slots: settings.step_slots(pool),
+        runs_kept: settings.runs_kept,
+        drain: settings.drain * ENGINE_DRAIN_TENTHS / 10,
+        ..Options::default()
+    }
 }
 
 async fn open_store(data: &DataDir, options: &Options, durability: Durability) -> Result<Store, Error> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use podium_bundle::BundleError;
 use podium_bundle::manifest::OtherPool;
 use podium_domain::pool::PoolError;
-use podium_engine::NotReady;
+use podium_engine::{NotReady, OtherConductors};
 use podium_planning::ChooseError;
 use podium_ports::BoxError;
 use podium_ports::causes::causes;
@@ -106,6 +106,9 @@ pub(crate) enum Error {
     /// The conductor is unavailable.
     #[error(transparent)]
     Conductor(#[from] ChooseError),
+    /// A changed pool would change the conductors.
+    #[error(transparent)]
+    OtherConductors(#[from] OtherConductors),
     /// The demo's conductor is missing.
     #[error("the demo needs its conductor: {problem}")]
     NoDemoConductor {

@@ -8,7 +8,7 @@ use podium_ports::clock::Clock as _;
 use podium_ports::server::TlsFiles;
 use podium_server::{Listeners, Servers};
 use podium_setup::settings::listeners::keyless_warning;
-use podium_setup::{Signals, SystemClock, VERSION};
+use podium_setup::{Changes, Signals, SystemClock, VERSION};
 use podium_telemetry::{MetricsPage, Page, Process, Telemetry};
 use tracing::{error, info, warn};
 
@@ -54,7 +54,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
 }
 
 /// Serves until a signal.
-pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
+pub(crate) async fn serve(settings: Settings, mut changes: Changes<Settings>) -> Result<ExitCode, Error> {
     settings.start_log("info");
     let system = |what| move |source| Error::System { what, source };
     let mut signals = Signals::new().map_err(system("cannot receive signals"))?;
@@ -78,19 +78,28 @@ pub(crate) async fn serve(settings: Settings) -> Result<ExitCode, Error> {
     let access = embedded.access(settings.keys_required);
     let started = unix_seconds(SystemClock.now());
     let mut servers = listeners.open(&engine, &access, embedded.objects(), settings.limits.clone(), started);
-    let (conductor, pool) = (engine.conductor_ids().collect::<Vec<_>>().join(", "), engine.pool().version());
+    let (conductor, pool) = (engine.conductor_ids().join(", "), engine.pool().version());
     info!(%http, %grpc, conductor, pool, "listening");
     drop(engine);
-    let outcome = tokio::select! {
-        name = signals.next() => {
-            info!(signal = name, "stopping");
-            Ok(ExitCode::SUCCESS)
+    let outcome = loop {
+        tokio::select! {
+            name = signals.next() => {
+                info!(signal = name, "stopping");
+                break Ok(ExitCode::SUCCESS);
+            }
+            error = embedded.broke_down() => {
+                error!(error = &*error as &dyn std::error::Error, "the engine failed");
+                break Ok(run_failed());
+            }
+            error = servers.broke_down() => break Err(error.into()),
+            now = changes.next() => {
+                let before = embedded.engine().pool();
+                if let Err(error) = embedded.use_pool(&settings, &now.pool).await {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, before = before.version(), "the changed pool cannot be used: the earlier one stays");
+                }
+            }
         }
-        error = embedded.broke_down() => {
-            error!(error = &*error as &dyn std::error::Error, "the engine failed");
-            Ok(run_failed())
-        }
-        error = servers.broke_down() => Err(error.into()),
     };
     tokio::select! {
         () = stop(embedded, servers, &settings, telemetry) => info!("stopped"),

@@ -184,8 +184,7 @@ impl Cluster {
         self.gateways.iter_mut().chain(&mut self.planners).chain(&mut self.executors)
     }
 
-    /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes read it at their next
-    /// start.
+    /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes follow it.
     pub fn add_worker(&self, id: &str) -> Result<()> {
         let mut pool: toml::Table = std::fs::read_to_string(&self.pool)?.parse()?;
         let workers = pool.get_mut("workers").and_then(toml::Value::as_array_mut).context("no workers")?;

@@ -134,7 +134,7 @@ pub(super) fn parse(toml: &str) -> Result<Pool, PoolError> {
         file.workers.into_iter().filter_map(|entry| worker(entry, &apis, &accounts, &mut problems)).collect();
     check_references(&vendors, &workers, &mut problems);
     if problems.is_empty() {
-        Ok(Pool { name: file.name, version: file.version, vendors, workers })
+        Ok(Pool { name: file.name, version: file.version, vendors, workers, retired: Vec::new() })
     } else {
         Err(PoolError::Invalid(problems))
     }

@@ -64,7 +64,7 @@ impl Chain {
             Effect::CallOff { .. } | Effect::Stop => None,
         });
         let (step, slot) = ready.find_map(|step| Some((step, self.slot_for(&after, step.into(), lane)?)))?;
-        let worker = context.pool().worker(after.worker_of(step.into())?)?;
+        let worker = context.pool().worker_or_retired(after.worker_of(step.into())?)?;
         if !worker.prices.is_valid_at(context.now()) {
             return None;
         }

@@ -78,7 +78,7 @@ impl Calls {
                 .with_unit("{call}")
                 .with_description("Calls whose vendor reported more usage than the call can have taken")
                 .build(),
-            workers: pool.workers().iter().map(attributes).collect(),
+            workers: pool.workers_and_retired().map(attributes).collect(),
         }
     }
 

@@ -28,7 +28,7 @@ impl Names {
     pub(super) fn of(pool: &Pool) -> Self {
         let name =
             |worker: &Worker| (worker.id.clone(), StringValue::from(Arc::<str>::from(worker.id.as_str())));
-        Self { workers: pool.workers().iter().map(name).collect() }
+        Self { workers: pool.workers_and_retired().map(name).collect() }
     }
 
     /// A worker as an attribute.

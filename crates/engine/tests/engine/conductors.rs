@@ -57,7 +57,7 @@ async fn a_pinned_run_is_planned_by_the_conductor_that_it_names() {
     let submit = Submit { conductor: Some("scripted-3".to_owned()), ..request(ultra()) };
     let refused = house.engine.submit(submit).await.unwrap_err();
     assert!(matches!(refused, SubmitError::UnknownConductor { .. }), "{refused}");
-    assert_eq!(house.engine.conductor_ids().collect::<Vec<_>>(), [ScriptedConductor::ID, NEXT]);
+    assert_eq!(house.engine.conductor_ids(), [ScriptedConductor::ID, NEXT]);
 }
 
 #[tokio::test]

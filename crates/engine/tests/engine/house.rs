@@ -63,12 +63,14 @@ impl Roles {
 
 impl Parts {
     fn engine(&self, options: Options) -> Engine {
+        Engine::new(self.of_engine(), options)
+    }
+
+    /// The ports of an engine.
+    pub(crate) fn of_engine(&self) -> podium_engine::Parts {
         let Self { store, queue, live, conductors, clock, ids, pool, traces, .. } = self.clone();
         let conductors = ConductorProfile::of_all(&conductors);
-        Engine::new(
-            podium_engine::Parts { store, queue, live, conductors, clock, ids, pool, traces },
-            options,
-        )
+        podium_engine::Parts { store, queue, live, conductors, clock, ids, pool, traces }
     }
 
     pub(crate) fn work(&self, roles: Roles) -> Work {

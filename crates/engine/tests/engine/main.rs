@@ -48,6 +48,8 @@ mod panics;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]
+mod pool_change;
+#[cfg(test)]
 mod prices;
 #[cfg(test)]
 mod refused;

@@ -7,14 +7,14 @@ use podium_engine::Engine;
 const SHOWN_CHARS_MAX: usize = 100;
 
 pub(super) fn list(engine: &Engine) -> v1::ListModelsResponse {
-    let models = ModelName::served_by(engine.conductor_ids());
+    let models = ModelName::served_by(engine.conductor_ids().iter().map(String::as_str));
     v1::ListModelsResponse { models: models.iter().map(message).collect() }
 }
 
 pub(super) fn one(engine: &Engine, name: &str) -> Result<v1::GetModelResponse, ApiError> {
-    let pool = engine.pool().version();
-    let model =
-        name.parse::<ModelName>().ok().filter(|model| model.is_served_by(engine.conductor_ids(), &pool));
+    let (conductors, pool) = (engine.conductor_ids(), engine.pool().version());
+    let is_served = |model: &ModelName| model.is_served_by(conductors.iter().map(String::as_str), &pool);
+    let model = name.parse::<ModelName>().ok().filter(is_served);
     let model = model.ok_or_else(|| {
         let shown: String = name.chars().take(SHOWN_CHARS_MAX).collect();
         let message = format!("unknown model `{shown}`; ListModels lists the models");

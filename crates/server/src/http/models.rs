@@ -15,7 +15,7 @@ use super::{ServerState, segment};
 use crate::error_mapping;
 
 pub(super) async fn list(State(state): State<ServerState>, headers: HeaderMap) -> Result<Response, Refusal> {
-    let names = ModelName::served_by(state.engine.conductor_ids());
+    let names = ModelName::served_by(state.engine.conductor_ids().iter().map(String::as_str));
     if headers.contains_key(ANTHROPIC_VERSION) {
         let models = names.iter().map(|name| anthropic_model(name, &state)).collect();
         return body(&anthropic::ModelPage::of_all(models));
@@ -29,9 +29,10 @@ pub(super) async fn one(
     headers: HeaderMap,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let (id, pool) = (segment(path)?, state.engine.pool().version());
-    let name =
-        id.parse::<ModelName>().ok().filter(|name| name.is_served_by(state.engine.conductor_ids(), &pool));
+    let id = segment(path)?;
+    let (conductors, pool) = (state.engine.conductor_ids(), state.engine.pool().version());
+    let is_served = |name: &ModelName| name.is_served_by(conductors.iter().map(String::as_str), &pool);
+    let name = id.parse::<ModelName>().ok().filter(is_served);
     let name = name.ok_or_else(|| {
         let message = format!("unknown model `{}`; GET /v1/models lists the models", shown(&id));
         ApiError::on_field(ErrorCode::ModelNotFound, "model", message)

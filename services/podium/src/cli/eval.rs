@@ -189,7 +189,7 @@ pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| eprintln!("podium: {notice}"));
     let (engine, graders) = (embedded.engine(), Graders::new(embedded.engine().clone()));
-    check_pool(&items, engine.pool())?;
+    check_pool(&items, &engine.pool())?;
     let total = items.len();
     let asked = futures::stream::iter(items).map(|item| ask(&graders, item, policy.clone(), Sampling::NONE));
     let mut asked = asked.buffer_unordered(args.concurrency.into());
@@ -337,7 +337,7 @@ fn summary(engine: &Engine, tier: Tier, outcomes: &[Outcome]) -> Summary {
     let cost: Cost = outcomes.iter().map(|outcome| Cost::from_nano_usd(outcome.cost_nano_usd)).sum();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     Summary {
-        conductor: engine.conductor_id().to_owned(),
+        conductor: engine.conductor_id(),
         pool: engine.pool().version(),
         tier: tier.as_str(),
         questions: count,

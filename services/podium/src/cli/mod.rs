@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use podium_domain::policy::{Effort, Tier};
 use podium_setup::settings::{Flags, SettingsError, Sources};
-use podium_setup::{VERSION, follow_log_setting};
+use podium_setup::{Followed, VERSION, changes, follow_settings};
 
 use crate::error::{self, Error};
 use crate::settings::{DataFlags, Depth, EngineFlags, ServerFlags, Settings, check, keys};
@@ -188,19 +188,17 @@ struct ServeArgs {
 
 impl ServeArgs {
     fn settings(&self) -> Result<Settings, Error> {
-        let mut sources = sources(self.config.as_deref());
-        self.flags.read_into(&mut sources);
-        self.set.iter().for_each(|text| sources.set(text));
-        Ok(check(sources, Depth::Server)?)
+        Ok(self.settings_again()?.0)
     }
 
-    /// The log filter of the settings as they are now. Only their values are checked.
-    fn log_filter(&self) -> Result<String, SettingsError> {
+    /// The settings as they are now, checked as at a start.
+    fn settings_again(&self) -> Result<(Settings, Followed), SettingsError> {
         let mut sources = sources(self.config.as_deref());
         self.flags.read_into(&mut sources);
         self.set.iter().for_each(|text| sources.set(text));
-        let settings = check(sources, Depth::Values)?;
-        Ok(settings.log.unwrap_or_else(|| "info".to_owned()))
+        let settings = check(sources, Depth::Server)?;
+        let followed = settings.followed();
+        Ok((settings, followed))
     }
 }
 
@@ -294,9 +292,11 @@ async fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Serve(args) if args.check_config => serve::report(&args.settings()?),
         Command::Serve(args) => {
             let settings = args.settings()?;
-            let follow = follow_log_setting(args.config.clone(), || args.log_filter());
+            let (announcer, changes) = changes();
+            let read = || args.settings_again();
+            let follow = follow_settings(args.config.clone(), settings.followed(), read, announcer);
             tokio::select! {
-                served = serve::serve(settings) => served,
+                served = serve::serve(settings, changes) => served,
                 // It ends only where the system has no such signal.
                 never = async { follow.await; std::future::pending().await } => never,
             }

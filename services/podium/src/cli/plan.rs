@@ -38,7 +38,7 @@ pub(super) struct PlanArgs {
 
 #[derive(Serialize)]
 struct PlanReport<'a> {
-    conductor: &'a str,
+    conductor: String,
     pool: String,
     reasoning: &'a str,
     fallback: Option<&'a str>,

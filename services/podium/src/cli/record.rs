@@ -32,7 +32,7 @@ pub(super) async fn record(
     let embedded = Embedded::start_apart(&settings, Pace::Instant).await?;
     embedded.notices().iter().for_each(|notice| terminal::note(notice));
     let (engine, graders) = (embedded.engine(), &Graders::new(embedded.engine().clone()));
-    check_pool(items, engine.pool())?;
+    check_pool(items, &engine.pool())?;
     let workers: Vec<WorkerId> = engine.pool().workers().iter().map(|worker| worker.id.clone()).collect();
     let total = items.len() * workers.len();
     let pairs = items.iter().flat_map(|item| workers.iter().map(move |worker| (item, worker)));

@@ -70,7 +70,7 @@ async fn ask(
         ..Policy::new(Tier::Mini, Effort::Medium)
     };
     let draft = PlanDraft::single(worker, whole_question_subtask(question));
-    let plan = draft.check(engine.pool(), &policy).map_err(|e| with_causes(&e))?;
+    let plan = draft.check(&engine.pool(), &policy).map_err(|e| with_causes(&e))?;
     let sampling = Sampling { seed: Some(seed), ..Sampling::NONE };
     let submit = Submit {
         tenant: TenantId::nobody(),

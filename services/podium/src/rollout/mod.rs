@@ -91,7 +91,7 @@ impl Rollouts {
             return Err("question must not be blank".to_owned());
         }
         rollout.grader.check(&rollout.answer)?;
-        rollout.grader.check_pool(pool)?;
+        rollout.grader.check_pool(&pool)?;
         match rollout.workers.iter().find(|worker| pool.worker(worker).is_none()) {
             Some(unknown) => Err(format!("workers: pool {} has no worker `{unknown}`", pool.version())),
             None => Ok(()),
@@ -103,7 +103,7 @@ impl Rollouts {
         // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let policy = self.policy();
-        let plan = match plan::parse(&rollout.completion, &rollout.workers, self.engine.pool(), &policy) {
+        let plan = match plan::parse(&rollout.completion, &rollout.workers, &self.engine.pool(), &policy) {
             Ok(plan) => plan,
             Err(problem) => return Outcome::unusable(&rollout.id, problem),
         };

@@ -13,7 +13,7 @@ use podium_planning::{ConductorChoice, ConductorChoices, plan_slots_for};
 use podium_ports::cache::CacheOptions;
 use podium_ports::server::{ServerLimits, TlsFiles};
 use podium_setup::settings::engine::SLOTS_MAX;
-use podium_setup::{Identity, LogFormat, VERSION};
+use podium_setup::{Followed, Identity, LogFormat, VERSION};
 use podium_telemetry::TelemetrySettings;
 
 pub(crate) use check::{Depth, check};
@@ -78,6 +78,15 @@ impl Settings {
         let instance = instance();
         let identity = Identity { service: "podium", version: VERSION, instance: &instance };
         podium_setup::start_log(self.log.as_deref().unwrap_or(level), self.log_format, &identity);
+    }
+
+    /// The settings that a running server follows.
+    pub(crate) fn followed(&self) -> Followed {
+        let files = match &self.pool {
+            PoolChoice::File(path) => vec![path.clone()],
+            PoolChoice::Demo => Vec::new(),
+        };
+        Followed { files, log: self.log.clone().unwrap_or_else(|| "info".to_owned()) }
     }
 
     /// Most concurrent plans for each tier.

@@ -15,6 +15,7 @@ mod log_level;
 mod many_calls;
 mod migrate;
 mod mini_head;
+mod pool_change;
 mod ratings;
 mod rollout;
 mod shipped_pools;

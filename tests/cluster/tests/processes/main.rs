@@ -39,6 +39,8 @@ mod one_run;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]
+mod pool_change;
+#[cfg(test)]
 mod readiness;
 #[cfg(test)]
 mod redis_unreachable;
