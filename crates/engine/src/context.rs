@@ -18,7 +18,7 @@ use crate::commit::{
     Bounds, Commands, Gathering, RunCache, RunCacheBounds, UnreadableRuns, WriterParts, serve_batches,
 };
 use crate::lanes::publisher::Publisher;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Observed};
 use crate::options::Options;
 use crate::parts::Parts;
 use crate::upkeep::supervision::Supervision;
@@ -60,8 +60,8 @@ struct Shared {
 impl Context {
     /// Builds the components. Commands, creations and loads get tasks of their own under `supervision`; they end with the last handle.
     /// Must be called inside a tokio runtime, after the process' meter is set.
-    pub(crate) fn new(parts: Parts, options: Options, supervision: &Supervision) -> Self {
-        let metrics = Metrics::new(&parts.pool, parts.traces.clone());
+    pub(crate) fn new(parts: Parts, options: Options, supervision: &Supervision, observed: Observed) -> Self {
+        let metrics = Metrics::new(&parts.pool, parts.traces.clone(), observed);
         let run_cache = RunCache::new(RunCacheBounds {
             runs_max: options.run_cache_runs_max,
             bytes_max: options.run_cache_bytes_max,

@@ -29,6 +29,7 @@ use crate::front::submit::{Submit, SubmitError, Submitted, ask, ask_planned, sub
 use crate::front::wait_for_end::Ending;
 use crate::front::watch::{Update, Wants, WatchError, Watcher};
 use crate::loops::Loops;
+use crate::metrics::Observed;
 use crate::metrics::cache_counts::CacheCounts;
 use crate::options::Options;
 use crate::parts::{Parts, Work};
@@ -45,6 +46,7 @@ use crate::upkeep::sweeper::Sweeper;
 pub struct Engine {
     current: watch::Sender<Arc<Core>>,
     reads: Reads,
+    observed: Observed,
 }
 
 /// The engine on certain parts.
@@ -70,9 +72,9 @@ fn ids(parts: &Parts) -> Vec<String> {
 }
 
 impl Core {
-    fn new(parts: Parts, options: Options, work: Option<Work>) -> Arc<Self> {
+    fn new(parts: Parts, options: Options, work: Option<Work>, observed: Observed) -> Arc<Self> {
         let supervision = Supervision::default();
-        let context = Context::new(parts, options, &supervision);
+        let context = Context::new(parts, options, &supervision, observed);
         Arc::new(Self { context, supervision, work })
     }
 }
@@ -81,7 +83,9 @@ impl Engine {
     /// Builds the engine. Must be called inside a tokio runtime, after the process' meter is set: commands, creations and loads run in
     /// tasks of their own, which end with the last handle.
     pub fn new(parts: Parts, options: Options) -> Self {
-        Self { current: watch::Sender::new(Core::new(parts, options, None)), reads: Reads::new() }
+        let observed = Observed::new();
+        let current = watch::Sender::new(Core::new(parts, options, None, observed.clone()));
+        Self { current, reads: Reads::new(), observed }
     }
 
     /// Exchanges the parts, the options and the work. Requests and tasks that begin from now on use these; what is in flight ends with
@@ -92,7 +96,7 @@ impl Engine {
         if before != after {
             return Err(OtherConductors { before: before.join(" and "), after: after.join(" and ") });
         }
-        let core = Core::new(parts, options, Some(work));
+        let core = Core::new(parts, options, Some(work), self.observed.clone());
         core.context.set_takes_tasks(self.is_at_work());
         self.current.send_replace(core);
         Ok(())

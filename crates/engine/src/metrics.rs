@@ -3,7 +3,8 @@
 //! The process that commits events counts runs, plans and steps by them, after they are durable. So a repeated try is counted once. A
 //! commit whose answer was lost is not counted. Everything else is measured where it happens.
 //!
-//! Times are those of the port `Clock`, in milliseconds. No attribute contains a tenant, key or run, whose number is unbounded.
+//! Times are those of the port `Clock`, in milliseconds. No attribute contains a key or run, whose number is unbounded. Tenants are an
+//! attribute of one metric, which bounds their number.
 
 mod cache;
 pub(crate) mod cache_counts;
@@ -11,7 +12,9 @@ mod call;
 mod events;
 mod instruments;
 mod lanes;
+mod loads;
 mod log_lines;
+mod tenants;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +26,18 @@ use podium_domain::ids::WorkerId;
 use podium_domain::policy::Tier;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Run, SequencedEvent};
+use podium_domain::time::Timestamp;
 use podium_ports::limiter::RefusalReason;
 use podium_ports::run_traces::RunTraces;
+use podium_ports::store::LaneLoad;
 
 pub(crate) use cache::{Cache, CacheUse};
 pub(crate) use call::{CallMeter, Calls};
 use events::{Counting, Events};
 use instruments::{Names, OUTCOME, WAITS_S, seconds, tier_of};
 pub(crate) use lanes::Lanes;
+use loads::LaneLoads;
+use tenants::TenantCosts;
 
 /// The scope of the instruments.
 const SCOPE: &str = "podium.engine";
@@ -38,6 +45,24 @@ const SCOPE: &str = "podium.engine";
 const COMMITS_S: [f64; 11] = [0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0];
 /// Histogram bounds of batch sizes.
 const BATCHES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// Values that the process shows at each export. It outlives the parts that the engine works on. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Observed {
+    loads: LaneLoads,
+    tenants: TenantCosts,
+}
+
+impl Observed {
+    /// Creates the instruments. The process' meter must be set before.
+    pub(crate) fn new() -> Self {
+        let (meter, loads, tenants) = (global::meter(SCOPE), LaneLoads::default(), TenantCosts::default());
+        loads.observe(&meter);
+        tenants.observe(&meter);
+        Self { loads, tenants }
+    }
+}
+
 /// The engine's instruments. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics {
@@ -47,6 +72,7 @@ pub(crate) struct Metrics {
 struct Inner {
     pool: Arc<Pool>,
     traces: Option<Arc<dyn RunTraces>>,
+    observed: Observed,
     names: Names,
     events: Events,
     calls: Calls,
@@ -82,13 +108,14 @@ pub(crate) struct Found {
 
 impl Metrics {
     /// Creates the instruments. The process' meter must be set before.
-    pub(crate) fn new(pool: &Arc<Pool>, traces: Option<Arc<dyn RunTraces>>) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, traces: Option<Arc<dyn RunTraces>>, observed: Observed) -> Self {
         let meter = &global::meter(SCOPE);
         let counter =
             |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
         let inner = Inner {
             pool: Arc::clone(pool),
             traces,
+            observed,
             names: Names::of(pool),
             events: Events::new(meter),
             calls: Calls::new(meter, pool),
@@ -153,7 +180,8 @@ impl Metrics {
 
     /// Counts durable events and logs a line for each run and attempt that ended; `run` is the run after the events. A run that ended with them is recorded as a trace.
     pub(crate) fn happened(&self, run: &Run, events: &[SequencedEvent]) {
-        let counting = Counting { instruments: &self.inner.events, names: &self.inner.names, run };
+        let (instruments, names) = (&self.inner.events, &self.inner.names);
+        let counting = Counting { instruments, names, tenants: &self.inner.observed.tenants, run };
         counting.count_all(events);
         if let Some(traces) = &self.inner.traces
             && events.iter().any(|event| event.event.is_final())
@@ -209,6 +237,16 @@ impl Metrics {
         for (kind, count) in [("ready", ready), ("expired", expired), ("overdue", overdue)] {
             self.inner.swept.add(count as u64, &[KeyValue::new("podium.kind", kind)]);
         }
+    }
+
+    /// Notes the open tasks of all lanes.
+    pub(crate) fn loaded(&self, loads: &[LaneLoad], now: Timestamp) {
+        self.inner.observed.loads.note(&self.inner.pool, loads, now);
+    }
+
+    /// Notes that this process no longer knows the open tasks of lanes.
+    pub(crate) fn loads_unknown(&self) {
+        self.inner.observed.loads.forget();
     }
 
     /// Counts a run that this process cannot read.

@@ -8,21 +8,6 @@ use podium_domain::time::Timestamp;
 
 use crate::store::StoreError;
 
-/// The open tasks of a lane.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneLoad {
-    /// The name of the lane; a newer version may know lanes that this one does not.
-    pub lane: String,
-    /// Ready tasks that wait in the store.
-    pub backlog: u64,
-    /// Ready tasks with a message in the queue.
-    pub published: u64,
-    /// Tasks that processes work on.
-    pub running: u64,
-    /// Since when the oldest ready task could be claimed; `None` without one.
-    pub oldest: Option<Timestamp>,
-}
-
 /// A task that should have been worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckTask {
@@ -130,9 +115,6 @@ pub struct OperatorAction {
 /// database. No call is part of serving clients.
 #[async_trait]
 pub trait Operations: Send + Sync {
-    /// The lanes with open tasks, by name.
-    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError>;
-
     /// The tasks that could be claimed at `before` or earlier and still can, and those whose process had no lease then; at most
     /// `limit`, the oldest first.
     async fn stuck_tasks(&self, before: Timestamp, limit: u32) -> Result<Vec<StuckTask>, StoreError>;

@@ -12,7 +12,7 @@ use crate::BoxError;
 
 pub use run_catalog::{Lack, RatedRun, RunCatalog, RunFilter, RunSummary, RunSums};
 pub use run_log::{Appended, Commit, Place, PlacedTask, PublishBy, RunLog, ToLoad, Unwritten};
-pub use task_board::{Again, AgainParts, ClaimRef, Due, ReadyTask, TaskBoard, Turn};
+pub use task_board::{Again, AgainParts, ClaimRef, Due, LaneLoad, ReadyTask, TaskBoard, Turn};
 
 /// A store of runs, with all its sides.
 ///

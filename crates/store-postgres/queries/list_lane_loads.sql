@@ -1,5 +1,5 @@
 -- list_lane_loads
--- Reads every ready and running task, of which there are as many as there is work. For operators only.
+-- Reads every ready and running task, of which there are as many as there is work. For metrics and operators.
 SELECT lane AS "lane!",
     coalesce(sum(backlog), 0)::bigint AS "backlog!",
     coalesce(sum(published), 0)::bigint AS "published!",

@@ -42,7 +42,7 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    Appended, ClaimRef, Commit, Due, LaneLoad, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
     StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
@@ -197,6 +197,10 @@ impl TaskBoard for Store {
 
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         sweep::put_back(self, tasks).await
+    }
+
+    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
+        operations::lane_loads(self).await
     }
 }
 

@@ -6,9 +6,9 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::time::Timestamp;
 use podium_ports::operations::{
-    LaneLoad, OpenRun, OpenRunFilter, OpenState, Operations, OperatorAction, Reservation, Stuck, StuckTask,
+    OpenRun, OpenRunFilter, OpenState, Operations, OperatorAction, Reservation, Stuck, StuckTask,
 };
-use podium_ports::store::StoreError;
+use podium_ports::store::{LaneLoad, StoreError};
 use podium_store_format::{Damage, stored, time, unsigned};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -16,19 +16,20 @@ use uuid::Uuid;
 use crate::Store;
 use crate::call::Call;
 
+/// The lanes with open tasks.
+pub(crate) async fn lane_loads(store: &Store) -> Result<Vec<LaneLoad>, StoreError> {
+    let loads = store.call(&ListLaneLoads).await?.into_iter().map(|row| LaneLoad {
+        lane: row.lane,
+        backlog: unsigned(row.backlog),
+        published: unsigned(row.published),
+        running: unsigned(row.running),
+        oldest: row.oldest_ms.map(time),
+    });
+    Ok(loads.collect())
+}
+
 #[async_trait]
 impl Operations for Store {
-    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
-        let loads = self.call(&ListLaneLoads).await?.into_iter().map(|row| LaneLoad {
-            lane: row.lane,
-            backlog: unsigned(row.backlog),
-            published: unsigned(row.published),
-            running: unsigned(row.running),
-            oldest: row.oldest_ms.map(time),
-        });
-        Ok(loads.collect())
-    }
-
     async fn stuck_tasks(&self, before: Timestamp, limit: u32) -> Result<Vec<StuckTask>, StoreError> {
         let list = ListStuckTasks { before: stored(before.unix_ms()), limit: limit.into() };
         self.call(&list).await?.into_iter().map(StuckRow::read).collect()

@@ -48,7 +48,7 @@ const LANE: &str = "'ultra.plan'";
 const LANES: &str = "ARRAY['ultra.plan', 'ultra.plan']";
 const STATES: &str = "ARRAY['active', 'succeeded']";
 
-/// Statements that only operators use. They read all open work, or all sums, and the planner chooses among several indexes for that.
+/// Statements of operators and of metrics. They read all open work, or all sums, and the planner chooses among several indexes for that.
 /// The store's sessions have sequential scans off, which is the only case to check.
 const OPERATORS: [&str; 5] = [
     "list_actions.sql",

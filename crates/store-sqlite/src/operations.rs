@@ -6,16 +6,16 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::money::Cost;
 use podium_domain::time::Timestamp;
 use podium_ports::operations::{
-    LaneLoad, OpenRun, OpenRunFilter, OpenState, Operations, OperatorAction, Reservation, Stuck, StuckTask,
+    OpenRun, OpenRunFilter, OpenState, Operations, OperatorAction, Reservation, Stuck, StuckTask,
 };
-use podium_ports::store::StoreError;
+use podium_ports::store::{LaneLoad, StoreError};
 use podium_store_format::{Damage, stored, time, unsigned};
 use rusqlite::{Connection, Row, params};
 
 use crate::Store;
 use crate::row::{column, execute, id_bytes, rows, run_id};
 
-// Reads every ready and running task, of which there are as many as there is work. For operators only.
+// Reads every ready and running task, of which there are as many as there is work. For metrics and operators.
 pub(crate) const LIST_LANE_LOADS: &str = "-- list_lane_loads
 SELECT lane, sum(backlog) AS backlog, sum(published) AS published, sum(running) AS running, min(oldest_ms) AS oldest_ms
 FROM (
@@ -70,21 +70,22 @@ SELECT at_ms, operator, action, subject, details FROM operator_actions ORDER BY 
 /// Smaller than every id, because ids have bytes.
 const BEFORE_ALL_IDS: [u8; 0] = [];
 
+/// The lanes with open tasks.
+pub(crate) async fn lane_loads(store: &Store) -> Result<Vec<LaneLoad>, StoreError> {
+    let load = |row: &Row<'_>| {
+        Ok(LaneLoad {
+            lane: column(row, "lane")?,
+            backlog: unsigned(column(row, "backlog")?),
+            published: unsigned(column(row, "published")?),
+            running: unsigned(column(row, "running")?),
+            oldest: column::<Option<i64>>(row, "oldest_ms")?.map(time),
+        })
+    };
+    store.read(move |connection| rows(connection, LIST_LANE_LOADS, [], load)).await
+}
+
 #[async_trait]
 impl Operations for Store {
-    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
-        let load = |row: &Row<'_>| {
-            Ok(LaneLoad {
-                lane: column(row, "lane")?,
-                backlog: unsigned(column(row, "backlog")?),
-                published: unsigned(column(row, "published")?),
-                running: unsigned(column(row, "running")?),
-                oldest: column::<Option<i64>>(row, "oldest_ms")?.map(time),
-            })
-        };
-        self.read(move |connection| rows(connection, LIST_LANE_LOADS, [], load)).await
-    }
-
     async fn stuck_tasks(&self, before: Timestamp, limit: u32) -> Result<Vec<StuckTask>, StoreError> {
         let list = move |connection: &Connection| {
             rows(connection, LIST_STUCK_TASKS, params![stored(before.unix_ms()), limit], stuck_task)

@@ -9,10 +9,8 @@ use podium_domain::ids::TenantId;
 use podium_domain::run::{Command, RunSpec, TaskRef};
 use podium_ports::accounts::Accounts;
 use podium_ports::clock::Ids as _;
-use podium_ports::operations::{
-    LaneLoad, OpenRunFilter, OpenState, Operations, OperatorAction, Stuck, StuckTask,
-};
-use podium_ports::store::{PublishBy, RunStore};
+use podium_ports::operations::{OpenRunFilter, OpenState, Operations, OperatorAction, Stuck, StuckTask};
+use podium_ports::store::{LaneLoad, PublishBy, RunStore};
 
 use crate::builders::{Driven, a_spec, a_spec_with_tools, a_tenant, plan_of};
 use crate::clock::TestClock;
@@ -60,7 +58,7 @@ impl OperationsFixture {
     }
 
     async fn loads(&self) -> Vec<LaneLoad> {
-        self.operations.lane_loads().await.unwrap()
+        self.runs.lane_loads().await.unwrap()
     }
 }
 

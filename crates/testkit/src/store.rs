@@ -11,8 +11,8 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Again, Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
-    RunSums, StoreError, TaskBoard, ToLoad, Turn, Unwritten,
+    Again, Appended, ClaimRef, Commit, Due, LaneLoad, RatedRun, RunCatalog, RunFilter, RunLog, RunStore,
+    RunSummary, RunSums, StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
 use crate::process_leases::ProcessLeases;
@@ -251,6 +251,10 @@ impl TaskBoard for TestStore {
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         self.lock().tasks.put_back(tasks);
         Ok(())
+    }
+
+    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
+        Ok(self.lock().tasks.loads())
     }
 }
 

@@ -7,7 +7,7 @@ use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::{TaskRef, TaskState};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
-use podium_ports::store::{Again, Commit, PlacedTask, PublishBy, ReadyTask};
+use podium_ports::store::{Again, Commit, LaneLoad, PlacedTask, PublishBy, ReadyTask};
 
 /// The ready and running tasks of all runs.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +88,36 @@ impl TaskRows {
         let waiting = self.rows.values().filter(|row| matches!(row.state, RowState::Backlog { .. }));
         let lanes: std::collections::BTreeSet<_> = waiting.map(|row| row.lane.clone()).collect();
         lanes.into_iter().collect()
+    }
+
+    /// As [`podium_ports::store::TaskBoard::lane_loads`].
+    pub fn loads(&self) -> Vec<LaneLoad> {
+        let mut loads = BTreeMap::new();
+        for row in self.rows.values() {
+            let load = loads.entry(row.lane.to_string()).or_insert_with_key(|lane| LaneLoad {
+                lane: lane.clone(),
+                backlog: 0,
+                published: 0,
+                running: 0,
+                oldest: None,
+            });
+            let since = match row.state {
+                RowState::Backlog { since } => {
+                    load.backlog += 1;
+                    since
+                }
+                RowState::Told { since, .. } => {
+                    load.published += 1;
+                    since
+                }
+                RowState::Running => {
+                    load.running += 1;
+                    continue;
+                }
+            };
+            load.oldest = Some(load.oldest.map_or(since, |oldest| oldest.min(since)));
+        }
+        loads.into_values().collect()
     }
 
     /// As [`podium_ports::store::TaskBoard::take`].

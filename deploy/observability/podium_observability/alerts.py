@@ -172,6 +172,55 @@ STEPS_WAIT = Alert(
     ),
 )
 
+OLDEST = Alert(
+    "PodiumTaskWaitsLong",
+    WARNING,
+    "max by (podium_lane) (podium_lane_oldest_seconds) > 600",
+    "5m",
+    "A task of the lane {{ $labels.podium_lane }} has waited for {{ $value | humanizeDuration }}",
+    "A ready task of the lane has waited for more than ten minutes. Its run may end at its deadline without an answer.",
+    "A ready task has waited for more than ten minutes.",
+    (
+        Case(
+            "nobody takes a task",
+            {f'podium_lane_oldest_seconds{{{GATEWAY},podium_lane="ultra.step.sim"}}': "0+60x30"},
+            "20m",
+            ({"podium_lane": "ultra.step.sim"},),
+        ),
+        Case(
+            "each task is taken after five minutes",
+            {f'podium_lane_oldest_seconds{{{GATEWAY},podium_lane="ultra.step.sim"}}': "0 60 120 180 240 300 300x30"},
+            "20m",
+        ),
+    ),
+)
+
+SWEEP_LATE = Alert(
+    "PodiumSweepLate",
+    WARNING,
+    f"{quantile(0.9, 'podium_sweep_delay_seconds', '', '', '10m')} > 5",
+    "10m",
+    "A tenth of the overdue runs is ended {{ $value | humanizeDuration }} or more after their deadline",
+    "The sweeper is late: it ends overdue runs, takes over the work of dead processes, and publishes lost messages again.",
+    "Overdue runs are ended more than five seconds late.",
+    (
+        Case(
+            "all overdue runs are ended late",
+            {
+                f'podium_sweep_delay_seconds_bucket{{{GATEWAY},le="{le}"}}': values
+                for le, values in (("5", "0x40"), ("15", "0+9x40"), ("+Inf", "0+9x40"))
+            },
+            "30m",
+            ({},),
+        ),
+        Case(
+            "overdue runs are ended within a second",
+            {f'podium_sweep_delay_seconds_bucket{{{GATEWAY},le="{le}"}}': "0+9x40" for le in ("1", "5", "+Inf")},
+            "30m",
+        ),
+    ),
+)
+
 SWEPT = 'podium_outcome="done"'
 NO_SWEEP = Alert(
     "PodiumNoSweep",
@@ -535,7 +584,9 @@ ALL = (
     PLANNING,
     LANE_NOT_SERVED,
     NO_SWEEP,
+    SWEEP_LATE,
     BACKLOG,
+    OLDEST,
     STEPS_WAIT,
     PLANS_WAIT,
     VENDOR_FAILING,

@@ -11,6 +11,11 @@ CALLS = "gen_ai_client_operation_duration_seconds"
 FIRST_TEXT = "gen_ai_client_operation_time_to_first_chunk_seconds"
 RUNS = "podium_run_duration_seconds"
 NANO = "1e9"
+NOT_RECORDED = "the recording is older than the metric"
+# One process at a time reports the tasks. While another one takes over, both may.
+OPEN_TASKS = "max by (podium_lane, podium_state) (podium_lane_tasks{{{0}}})"
+WAITING = 'podium_state=~"backlog|queued"'
+RUNNING = 'podium_state="running"'
 
 TIERS = Variable("tier", "Tier", "podium_run_accepted_total", "podium_tier")
 WORKERS = Variable("worker", "Worker", "podium_permit_asked_total", "podium_worker")
@@ -100,6 +105,32 @@ OVERVIEW = Dashboard(
                     ),
                     Unit.PER_SECOND,
                     width=12,
+                ),
+            ),
+        ),
+        Row(
+            "Waiting work",
+            (
+                Panel(
+                    "Tasks that wait",
+                    "Ready tasks of each lane, in the queue and in the store. Executors and planners are scaled by these.",
+                    (Query(f"sum by (podium_lane) ({OPEN_TASKS.format(WAITING)})", "{{podium_lane}}"),),
+                    stacked=True,
+                    no_data=NOT_RECORDED,
+                ),
+                Panel(
+                    "Tasks that run",
+                    "Tasks of each lane that a process works on.",
+                    (Query(f"sum by (podium_lane) ({OPEN_TASKS.format(RUNNING)})", "{{podium_lane}}"),),
+                    stacked=True,
+                    no_data=NOT_RECORDED,
+                ),
+                Panel(
+                    "Oldest ready task",
+                    "How long the oldest task of each lane has waited. It falls when the task is taken.",
+                    (Query("max by (podium_lane) (podium_lane_oldest_seconds)", "{{podium_lane}}"),),
+                    Unit.SECONDS,
+                    no_data=NOT_RECORDED,
                 ),
             ),
         ),
@@ -258,6 +289,14 @@ RUN_ANATOMY = Dashboard(
                     (Query(rate("podium_sweep_found_total", "podium_kind"), "{{podium_kind}}"),),
                     Unit.PER_SECOND,
                     width=6,
+                ),
+                Panel(
+                    "Delay of deadlines",
+                    "From the deadline of a run until the sweeper ended it. Runs without an answer in time only.",
+                    quantiles("podium_sweep_delay_seconds"),
+                    Unit.SECONDS,
+                    width=6,
+                    no_data=NOT_RECORDED,
                 ),
             ),
         ),
@@ -526,6 +565,15 @@ MONEY = Dashboard(
                     width=12,
                 ),
                 Panel(
+                    "By tenant",
+                    "Dollars an hour of the tenants that cost most in a process; `_OTHER` is all others.",
+                    (Query(f"3600 * {dollars(rate('podium_tenant_cost_total', 'podium_tenant'))}", "{{podium_tenant}}"),),
+                    Unit.DOLLARS,
+                    stacked=True,
+                    width=12,
+                    no_data=NOT_RECORDED,
+                ),
+                Panel(
                     "By result",
                     "Dollars an hour. All but `output` is wasted.",
                     (
@@ -535,6 +583,29 @@ MONEY = Dashboard(
                     Unit.DOLLARS,
                     stacked=True,
                     width=12,
+                ),
+            ),
+        ),
+        Row(
+            "Waste",
+            (
+                Panel(
+                    "Wasted by runs",
+                    "Dollars an hour of ended runs: failed, lost and late attempts, and superseded steps.",
+                    (Query(f"3600 * {dollars(rate('podium_run_wasted_cost_total', 'podium_tier'))}", "{{podium_tier}}"),),
+                    Unit.DOLLARS,
+                    stacked=True,
+                    width=12,
+                    no_data=NOT_RECORDED,
+                ),
+                Panel(
+                    "Wasted tokens",
+                    "Tokens a second of that waste.",
+                    (Query(rate("podium_run_wasted_tokens_total", "gen_ai_token_type"), "{{gen_ai_token_type}}"),),
+                    Unit.PER_SECOND,
+                    stacked=True,
+                    width=12,
+                    no_data=NOT_RECORDED,
                 ),
             ),
         ),

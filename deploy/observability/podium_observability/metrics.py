@@ -17,6 +17,7 @@ OPEN_LABELS = frozenset(
         "gen_ai_request_model",
         "podium_conductor",
         "podium_lane",
+        "podium_tenant",
         "podium_tier",
         "podium_worker",
         "server_address",

@@ -293,7 +293,7 @@ mod tests {
     use async_trait::async_trait;
     use podium_domain::ids::ProcessId;
     use podium_domain::rating::Rating;
-    use podium_ports::store::{RunCatalog, RunLog, RunStore, StoreError, TaskBoard, ToLoad};
+    use podium_ports::store::{LaneLoad, RunCatalog, RunLog, RunStore, StoreError, TaskBoard, ToLoad};
     use podium_testkit::run_store::StoreFixture;
 
     use super::*;
@@ -403,6 +403,10 @@ mod tests {
         async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
             self.lock().tasks.put_back(tasks);
             Ok(())
+        }
+
+        async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
+            Ok(self.lock().tasks.loads())
         }
     }
 

@@ -4,11 +4,13 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 use podium_domain::ids::ClaimId;
 use podium_domain::money::Cost;
-use podium_domain::run::{Attempt, FinishReason, Run, RunEvent, SequencedEvent, TaskRef};
+use podium_domain::run::{Attempt, FailReason, FinishReason, Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
+use podium_domain::usage::Usage;
 
 use super::instruments::{Names, OTHER, OUTCOME, WAITS_S, WORKER, seconds, tier_of};
 use super::log_lines;
+use super::tenants::TenantCosts;
 
 /// Instruments of runs, plans and steps.
 pub(crate) struct Events {
@@ -23,6 +25,9 @@ pub(crate) struct Events {
     fallbacks: Counter<u64>,
     cost: Counter<u64>,
     saved_cost: Counter<u64>,
+    wasted_cost: Counter<u64>,
+    wasted_tokens: Counter<u64>,
+    overdue: Histogram<f64>,
 }
 
 /// The purpose of a cost.
@@ -94,6 +99,22 @@ impl Events {
                 "{nanodollar}",
                 "Cost of calls that the step cache saved",
             ),
+            wasted_cost: counter(
+                "podium.run.wasted_cost",
+                "{nanodollar}",
+                "Cost of ended runs without a use for their answers",
+            ),
+            wasted_tokens: counter(
+                "podium.run.wasted_tokens",
+                "{token}",
+                "Tokens of ended runs without a use for their answers",
+            ),
+            overdue: seconds(
+                meter,
+                "podium.sweep.delay",
+                "Time from the deadline of a run until it was ended for it",
+                &WAITS_S,
+            ),
         }
     }
 }
@@ -103,6 +124,7 @@ impl Events {
 pub(super) struct Counting<'a> {
     pub(super) instruments: &'a Events,
     pub(super) names: &'a Names,
+    pub(super) tenants: &'a TenantCosts,
     /// The run after the events.
     pub(super) run: &'a Run,
 }
@@ -111,6 +133,24 @@ impl Counting<'_> {
     pub(super) fn count_all(self, events: &[SequencedEvent]) {
         for event in events {
             self.count(event);
+        }
+        if events.iter().any(|event| event.event.is_final()) {
+            self.wasted(self.run.wasted_usage(), self.run.wasted_cost());
+        } else if self.run.is_ended() {
+            // Reports of calls that were under way at the end.
+            for event in events {
+                if let RunEvent::ResultUnused { usage, cost, .. } = &event.event {
+                    self.wasted(*usage, *cost);
+                }
+            }
+        }
+    }
+
+    fn wasted(self, usage: Usage, cost: Cost) {
+        let tier = || tier_of(self.run.spec().request.policy.tier);
+        self.instruments.wasted_cost.add(cost.nano_usd(), &[tier()]);
+        for (kind, tokens) in [("input", usage.prompt_tokens), ("output", usage.completion_tokens)] {
+            self.instruments.wasted_tokens.add(tokens, &[tier(), KeyValue::new("gen_ai.token.type", kind)]);
         }
     }
 
@@ -170,7 +210,7 @@ impl Counting<'_> {
             RunEvent::Succeeded { .. } if self.run.refusal().is_some() => self.ended(at, "refused"),
             RunEvent::Succeeded { .. } if self.run.is_degraded() => self.ended(at, "degraded"),
             RunEvent::Succeeded { .. } => self.ended(at, "succeeded"),
-            RunEvent::Failed { reason } => self.ended(at, reason.code()),
+            RunEvent::Failed { reason } => self.failed(at, reason),
             RunEvent::Cancelled => self.ended(at, "cancelled"),
             RunEvent::Claimed { .. }
             | RunEvent::Suspended
@@ -182,6 +222,14 @@ impl Counting<'_> {
             | RunEvent::RoundOpened { .. }
             | RunEvent::RoundAbandoned { .. } => {}
         }
+    }
+
+    fn failed(self, at: Timestamp, reason: &FailReason) {
+        if matches!(reason, FailReason::DeadlineExceeded { .. }) {
+            let delay = at.since(self.run.deadline_at());
+            self.instruments.overdue.record(delay.as_secs_f64(), &[]);
+        }
+        self.ended(at, reason.code());
     }
 
     fn ended(self, at: Timestamp, outcome: &'static str) {
@@ -205,6 +253,7 @@ impl Counting<'_> {
 
     fn attempt_ended(self, Ended { task, claim, outcome, purpose, cost }: Ended) {
         log_lines::attempt_ended(self.run, task, claim, outcome);
+        self.tenants.add(&self.run.spec().tenant, cost, self.run.changed_at());
         let outcome = KeyValue::new(OUTCOME, outcome);
         match task {
             TaskRef::Plan { .. } => {

@@ -10,7 +10,7 @@ use podium_ports::queue::{Lane, Published, QueueError};
 
 use super::instruments::{OTHER, OUTCOME};
 
-const LANE: &str = "podium.lane";
+pub(super) const LANE: &str = "podium.lane";
 
 /// Instruments of lanes.
 pub(crate) struct Lanes {

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use crate::commit::CommandError;
 use crate::context::Context;
 use crate::metrics::Found;
+use crate::upkeep::load_reader::LoadReader;
 
 /// If the store has not answered for this time, or for as long as a heartbeat may be late, it counts as unreachable for all
 /// processes.
@@ -45,6 +46,7 @@ pub(crate) struct Sweeper {
     /// The runs of the commands in flight.
     in_hand: BTreeSet<RunId>,
     publishing: JoinSet<()>,
+    loads: LoadReader,
 }
 
 /// Whether the store accepts writes, by the outcome of one write.
@@ -113,6 +115,7 @@ impl Sweeper {
     pub(crate) fn new(context: Context) -> Self {
         let leases = LeaseGrace::new(context.now(), context.options().sweep_every, context.options().lease);
         let (holder, ask_at) = (context.parts().ids.claim_id(), context.now());
+        let loads = LoadReader::new(context.clone());
         Self {
             context,
             holder,
@@ -122,6 +125,7 @@ impl Sweeper {
             ending: JoinSet::new(),
             in_hand: BTreeSet::new(),
             publishing: JoinSet::new(),
+            loads,
         }
     }
 
@@ -134,6 +138,7 @@ impl Sweeper {
             };
             self.context.metrics().swept(swept.as_ref().ok().copied());
             if let Err(error) = swept {
+                self.loads.rest();
                 warn!(error = &error as &dyn std::error::Error, "could not sweep");
             }
         }
@@ -145,6 +150,7 @@ impl Sweeper {
         let except = self.context.unreadable().left_out();
         // Other processes may be able to read runs that this one cannot, so it must not keep the turn.
         if except.is_empty() && !self.is_own_turn().await? {
+            self.loads.rest();
             return Ok(Found::default());
         }
         let now = self.context.now();
@@ -157,6 +163,11 @@ impl Sweeper {
             self.ask_at = now.after(options.sweep_every * (TURN_LEASE_SWEEPS + TURN_SWEEPS));
         }
         let mut due = due?;
+        if self.is_own_turn {
+            self.loads.read();
+        } else {
+            self.loads.rest();
+        }
         self.note_ended();
         let may_run_out = self.leases.answered(self.context.now());
         due.expired.truncate(self.leases.may_run_out(may_run_out));

@@ -12,7 +12,7 @@ use podium_domain::run::{Run, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::{Delivery, Lane, Published, QueueError, StepQueue, TaskMessage};
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    Appended, ClaimRef, Commit, Due, LaneLoad, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
     StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 use podium_testkit::Gate;
@@ -291,6 +291,10 @@ impl TaskBoard for FaultyStore {
 
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         self.store.put_back(tasks).await
+    }
+
+    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
+        self.store.lane_loads().await
     }
 }
 

@@ -21,10 +21,10 @@ use podium_ports::conductor::ConductorError;
 use podium_ports::limiter::RefusalReason;
 use podium_store_sqlite::{Options as StoreOptions, Store};
 use podium_testkit::metrics::{Measured, Meters, assert_described};
-use podium_testkit::{Answer, Fault, Planning, TestClock, a_tenant, plan_of};
+use podium_testkit::{Answer, Fault, Gate, Planning, TestClock, a_tenant, plan_of};
 
 use crate::guarded::Guarded;
-use crate::house::{House, Parts, quick, request, with};
+use crate::house::{House, Parts, Roles, quick, request, with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 /// The cost of planning, where a test wants one.
@@ -141,12 +141,19 @@ async fn floods(meters: &Meters) -> Vec<Run> {
     runs
 }
 
+/// A run that nobody plans before its deadline.
+async fn overdue() -> Vec<Run> {
+    let house = House::idle(quick(), |store| store).await.at_work_as(Roles::NONE);
+    vec![ended(&house, request(Policy { deadline_ms: 1, ..ultra() })).await]
+}
+
 #[tokio::test]
 async fn the_metrics_match_their_page_and_the_runs() {
     let meters = Meters::start();
     refusals().await;
+    let overdue = overdue().await;
     let (fallbacks, breakers) = (fallbacks().await, breakers().await);
-    let all = [fallbacks, breakers, recalls().await, floods(&meters).await].concat();
+    let all = [overdue, fallbacks, breakers, recalls().await, floods(&meters).await].concat();
     let measured = until(&meters, |measured| {
         measured.get("podium.run.duration").is_some_and(|duration| {
             duration.points.values().map(|point| point.count).sum::<u64>() == all.len() as u64
@@ -172,6 +179,14 @@ async fn the_metrics_match_their_page_and_the_runs() {
     let saved: u64 = all.iter().map(|run| run.saved().cost.nano_usd()).sum();
     assert_eq!(of("podium.cache.saved_cost").value("podium.worker=quick"), saved);
     assert!(wasted_by_workers > 0 && saved > 0);
+    assert_eq!(of("podium.run.wasted_cost").value("podium.tier=ultra"), wasted);
+    let wasted = |of: fn(&Usage) -> u64| all.iter().map(|run| of(&run.wasted_usage())).sum::<u64>();
+    let tokens =
+        |kind| of("podium.run.wasted_tokens").value(&format!("gen_ai.token.type={kind},podium.tier=ultra"));
+    assert_eq!(tokens("input"), wasted(|usage| usage.prompt_tokens));
+    assert_eq!(tokens("output"), wasted(|usage| usage.completion_tokens));
+    let delay = &of("podium.sweep.delay").points[""];
+    assert_eq!((delay.count, delay.value), (1, 0), "the sweeper was not late");
 
     let attempts = of("podium.step.attempts");
     assert_eq!(attempts.value("podium.outcome=failed,podium.worker=quick"), 3);
@@ -182,7 +197,7 @@ async fn the_metrics_match_their_page_and_the_runs() {
         .flat_map(|round| &round.steps)
         .map(|step| step.task.attempts.len() as u64);
     assert_eq!(attempts.total(), made.sum::<u64>());
-    assert_eq!(of("podium.step.ended").total(), all.len() as u64);
+    assert_eq!(of("podium.step.ended").total(), all.len() as u64 - 1, "the overdue run has no step");
     let plans = of("podium.plan.attempts");
     assert_eq!(plans.value("podium.outcome=failed,podium.tier=ultra"), 1);
     assert_eq!(of("podium.step.retries").value("podium.worker=quick"), 2);
@@ -201,7 +216,7 @@ async fn the_metrics_match_their_page_and_the_runs() {
 }
 
 #[tokio::test]
-async fn metrics_of_calls_have_conventional_names_and_no_tenants() {
+async fn metrics_of_calls_have_conventional_names_and_no_tenants_but_one() {
     let meters = Meters::start();
     let house = a_house(|_| ()).await;
     house.vendor.script("quick", [Answer::refuse(Fault::Unreachable), Answer::text("blue")]);
@@ -219,6 +234,49 @@ async fn metrics_of_calls_have_conventional_names_and_no_tenants() {
     assert_eq!(run.answer(), Some("blue"));
     let usage = Answer::USAGE;
     assert_eq!((of("type=input"), of("type=output")), (usage.prompt_tokens, usage.completion_tokens));
-    let all: String = measured.values().flat_map(|measured| measured.points.keys().cloned()).collect();
+    let tenants = &measured["podium.tenant.cost"];
+    assert_eq!(
+        (tenants.value("podium.tenant=acme"), tenants.total()),
+        (run.cost().nano_usd(), run.cost().nano_usd())
+    );
+    let others = measured.iter().filter(|(name, _)| *name != "podium.tenant.cost");
+    let all: String = others.flat_map(|(_, measured)| measured.points.keys().cloned()).collect();
     assert!(!all.contains("acme") && !all.contains(&run.id().to_string()), "{all}");
+}
+
+#[tokio::test]
+async fn the_open_tasks_of_each_lane_are_those_of_the_store() {
+    let meters = Meters::start();
+    let house = House::idle(quick(), |store| store).await;
+    house.conductor.otherwise(one_step());
+    let gate = Gate::closed();
+    house.vendor.otherwise(Answer::blank().say("fi").wait(&gate).say("ne"));
+    let options = QueueOptions { lane_messages_max: 1, ..QueueOptions::default() };
+    let queue = Arc::new(MemoryQueue::new(Arc::new(TestClock::new()), options));
+    let mut house = house.with_queue(queue, quick());
+    let ids = [house.ask().await, house.ask().await, house.ask().await];
+    // Nobody plans yet: one message fits the queue, the others wait in the store.
+    let tasks = |measured: &BTreeMap<String, Measured>, lane: &str| {
+        let tasks = measured.get("podium.lane.tasks");
+        ["backlog", "queued", "running"].map(|state| {
+            tasks.map_or(0, |all| all.value(&format!("podium.lane={lane},podium.state={state}")))
+        })
+    };
+    house = house.at_work_as(Roles::NONE);
+    let measured = until(&meters, |measured| tasks(measured, "ultra.plan").iter().sum::<u64>() > 0).await;
+    assert_eq!(tasks(&measured, "ultra.plan"), [2, 1, 0]);
+    assert_eq!(tasks(&measured, "mini.plan"), [0, 0, 0]);
+    assert!(measured["podium.lane.tasks"].points.contains_key("podium.lane=mini.plan,podium.state=backlog"));
+    house.stop().await;
+
+    // The next process reads them when its turn begins.
+    let mut house = house.beside(quick(), 8, |_| ()).at_work();
+    gate.open();
+    for id in ids {
+        house.ended(id).await;
+    }
+    house.stop().await;
+    let last = house.beside(quick(), 9, |_| ()).at_work_as(Roles::NONE);
+    until(&meters, |measured| tasks(measured, "ultra.plan") == [0, 0, 0]).await;
+    drop(last);
 }

@@ -92,6 +92,24 @@ pub trait TaskBoard: Send + Sync {
     /// Returns tasks to the backlogs of their lanes, because their messages were not published after all. Tasks that are no longer
     /// ready are skipped.
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError>;
+
+    /// The lanes with open tasks, by name. It reads every open task, so it is for metrics and operators, not for work.
+    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError>;
+}
+
+/// The open tasks of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneLoad {
+    /// The name of the lane; a newer version may know lanes that this one does not.
+    pub lane: String,
+    /// Ready tasks that wait in the store.
+    pub backlog: u64,
+    /// Ready tasks with a message in the queue.
+    pub published: u64,
+    /// Tasks that processes work on.
+    pub running: u64,
+    /// Since when the oldest ready task could be claimed; `None` without one.
+    pub oldest: Option<Timestamp>,
 }
 
 /// How often the wait for a published task doubles while nobody claims the task.

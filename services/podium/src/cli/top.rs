@@ -14,7 +14,8 @@ use clap::Args;
 use podium_domain::money::Cost;
 use podium_domain::time::Timestamp;
 use podium_ports::clock::Clock as _;
-use podium_ports::operations::{LaneLoad, OpenRun, OpenRunFilter, Reservation};
+use podium_ports::operations::{OpenRun, OpenRunFilter, Reservation};
+use podium_ports::store::LaneLoad;
 use podium_setup::{SystemClock, VERSION};
 
 use self::metrics::{Calls, Pages};
@@ -79,7 +80,7 @@ async fn read(store: &OperatorStore, pages: &Pages) -> Result<Frame, Error> {
     let operations = &store.operations;
     Ok(Frame {
         now: store.clock.now(),
-        lanes: operations.lane_loads().await?,
+        lanes: store.runs.lane_loads().await?,
         runs: operations.open_runs(&OpenRunFilter::default(), None, RUNS_MAX).await?,
         reservations: operations.reservations(RESERVATIONS_MAX).await?,
         calls: pages.read().await,

@@ -9,7 +9,7 @@ use podium_domain::run::{Run, RunEvent, SequencedEvent, TaskRef};
 use podium_domain::time::Timestamp;
 use podium_ports::queue::Lane;
 use podium_ports::store::{
-    Appended, ClaimRef, Commit, Due, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
+    Appended, ClaimRef, Commit, Due, LaneLoad, RatedRun, RunCatalog, RunFilter, RunLog, RunStore, RunSummary,
     StoreError, TaskBoard, ToLoad, Turn, Unwritten,
 };
 
@@ -198,6 +198,10 @@ impl TaskBoard for SimStore {
     async fn put_back(&self, tasks: &[(RunId, TaskRef)]) -> Result<(), StoreError> {
         let tasks = tasks.to_vec();
         self.ask(move |core| core.store.tasks.put_back(&tasks)).await
+    }
+
+    async fn lane_loads(&self) -> Result<Vec<LaneLoad>, StoreError> {
+        self.ask(move |core| core.store.tasks.loads()).await
     }
 }
 

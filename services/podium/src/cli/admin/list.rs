@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use podium_domain::time::Timestamp;
-use podium_ports::operations::{LaneLoad, OpenRun, OperatorAction, Reservation, Stuck, StuckTask};
+use podium_ports::operations::{OpenRun, OperatorAction, Reservation, Stuck, StuckTask};
+use podium_ports::store::LaneLoad;
 use serde::Serialize;
 
 use super::super::output::{print_json, print_line};
@@ -71,7 +72,7 @@ impl Line for LaneLine {
 
 pub(super) async fn lanes(args: ListArgs) -> Result<ExitCode, Error> {
     let store = args.store.open_all().await?;
-    let (loads, now) = (store.operations.lane_loads().await?, store.clock.now());
+    let (loads, now) = (store.runs.lane_loads().await?, store.clock.now());
     let lines: Vec<_> =
         loads.into_iter().map(|load| LaneLine::of(load, now)).take(args.limit as usize).collect();
     print(&lines, "no lane has open tasks", &args)
