@@ -263,7 +263,7 @@ def test_the_migrations_url_keeps_its_parameters_and_gets_the_certificates():
 
 @pytest.mark.parametrize("change", [
     {"settings": {"lease_ms": 5000}},
-    {"pool": {"content": "schema = 2"}},
+    {"pool": {"content": "schema = 2", "restartOnChange": True}},
     {"files": {"workflow.yaml": "a: b"}},
     {"cell": {"tenants": {"other": 0}}},
 ], ids=lambda change: next(iter(change)))
@@ -300,10 +300,36 @@ def test_an_autoscaler_owns_the_number_of_pods():
     assert len(found.of_kind("HorizontalPodAutoscaler", "ScaledObject")) == 3
 
 
-def test_keda_measures_the_slots_that_the_settings_give():
-    trigger = render_set("ha").get("ScaledObject", "r-podium-executor")["spec"]["triggers"][0]["metadata"]
-    assert trigger["query"].endswith("/ 512)") and 'pod=~"r-podium-executor-.*"' in trigger["query"]
-    assert "podium_lane_slots_free" in trigger["query"]
+def test_keda_measures_the_open_tasks_and_the_slots_that_the_settings_give():
+    found = render_set("ha")
+    query = found.get("ScaledObject", "r-podium-executor")["spec"]["triggers"][0]["metadata"]["query"]
+    assert query == (
+        'max(sum by (podium_lane) (max by (podium_lane, podium_state) (podium_lane_tasks{namespace="ns",podium_lane=~".*[.]step[.].*",'
+        'podium_state=~"running"}) or max by (podium_lane, podium_state) (podium_lane_tasks{namespace="ns",'
+        'podium_lane=~".*[.]step[.].*",podium_state=~"backlog|queued"}) and on (podium_lane) sum by (podium_lane) '
+        '(podium_lane_slots_free{namespace="ns",podium_lane=~".*[.]step[.].*",pod=~"r-podium-executor-.*"}) < 1)) / 512'
+    )
+
+
+def checksums(found):
+    annotations = found.get("Deployment", "r-podium-executor")["spec"]["template"]["metadata"]["annotations"]
+    return {name: value for name, value in annotations.items() if name.startswith("checksum/")}
+
+
+def test_a_changed_pool_replaces_pods_only_if_the_values_say_so():
+    pool = values_of("minimal")["pool"]["content"]
+    pools = [pool, pool.replace('version = "1"', 'version = "2"')]
+    followed, restarted = (
+        [checksums(render_set("minimal", pool={"content": pool, "restartOnChange": restart})) for pool in pools]
+        for restart in (False, True)
+    )
+    assert followed[0] == followed[1]
+    assert restarted[0]["checksum/files"] != restarted[1]["checksum/files"]
+
+
+def test_a_changed_file_replaces_pods():
+    one, other = (checksums(render_set("minimal", files={"a.yaml": text})) for text in ("a", "b"))
+    assert one["checksum/files"] != other["checksum/files"]
 
 
 def test_openshift_chooses_the_user():

@@ -10,3 +10,9 @@ cells.toml: {{ include "podium.cells" . | toJson }}
 {{ printf "file.%s" $file }}: {{ toJson $content }}
 {{- end }}
 {{- end -}}
+
+{{/* The files whose change replaces the pods: all but the pool, which processes follow, unless `pool.restartOnChange` is set. */}}
+{{- define "podium.restartData" -}}
+{{- $data := include "podium.fileData" . | fromYaml -}}
+{{- toJson (ternary $data (omit $data "pool.toml") .Values.pool.restartOnChange) -}}
+{{- end -}}

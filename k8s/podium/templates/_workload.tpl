@@ -44,7 +44,7 @@ spec:
         {{- end }}
       annotations:
         checksum/settings: {{ sha256sum $settings }}
-        checksum/files: {{ include "podium.fileData" .root | sha256sum }}
+        checksum/files: {{ include "podium.restartData" .root | sha256sum }}
         checksum/bundles: {{ toJson .root.Values.bundles | sha256sum }}
         {{- with .values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
@@ -93,9 +93,15 @@ spec:
   behavior: {{- include "podium.scaleDown" . | nindent 4 }}
 {{- end -}}
 
-{{/* How many processes are fully busy: of each, the share of slots that are taken in its busiest lane. */}}
-{{- define "podium.busyQuery" -}}
-{{- $lanes := ternary ".*[.]plan" ".*[.]step[.].*" (eq .component "planner") -}}
+{{/*
+How many processes the busiest lane would fill: its running tasks, and while none of its slots is free also those that wait,
+divided by the slots of a process. Tasks that wait for the limits of vendors while slots are free need no further process.
+*/}}
+{{- define "podium.openTasksQuery" -}}
+{{- $lane := printf "podium_lane=~%q" (ternary ".*[.]plan" ".*[.]step[.].*" (eq .component "planner")) -}}
+{{- $namespace := printf "namespace=%q" .root.Release.Namespace -}}
+{{- $tasks := printf "max by (podium_lane, podium_state) (podium_lane_tasks{%s,%s,podium_state=~%%q})" $namespace $lane -}}
+{{- $free := printf "sum by (podium_lane) (podium_lane_slots_free{%s,%s,pod=~%q})" $namespace $lane (printf "%s-.*" .name) -}}
 {{- $settings := mustMergeOverwrite (deepCopy .root.Values.settings) .values.settings -}}
 {{- $slots := 256 -}}
 {{- if eq .component "executor" -}}
@@ -105,7 +111,7 @@ spec:
 {{- else -}}
 {{- $slots = default 256 $settings.plan_slots -}}
 {{- end -}}
-sum(1 - min by (pod) (podium_lane_slots_free{namespace="{{ .root.Release.Namespace }}",pod=~"{{ .name }}-.*",podium_lane=~"{{ $lanes }}"}) / {{ int $slots }})
+max(sum by (podium_lane) ({{ printf $tasks "running" }} or {{ printf $tasks "backlog|queued" }} and on (podium_lane) {{ $free }} < 1)) / {{ int $slots }}
 {{- end -}}
 
 {{- define "podium.scaledObject" -}}
@@ -130,6 +136,6 @@ spec:
     metricType: AverageValue
     metadata:
       serverAddress: {{ .root.Values.keda.prometheusAddress | quote }}
-      query: {{ default (include "podium.busyQuery" .) $scaling.query | quote }}
+      query: {{ default (include "podium.openTasksQuery" .) $scaling.query | quote }}
       threshold: {{ default .root.Values.keda.busyTarget $scaling.threshold | quote }}
 {{- end -}}
