@@ -106,6 +106,12 @@ test-vllm: binaries ## test the remote conductor with a real vLLM; VLLM_PYTHON n
 	@scripts/setup test
 	cd tests/clients && uv run --frozen pytest vllm -v
 
+.PHONY: test-phoenix
+test-phoenix: export UV_PROJECT_ENVIRONMENT := $(CACHE)/venv/clients
+test-phoenix: binaries ## test traces with Arize Phoenix (1 GB from PyPI)
+	@scripts/setup test
+	cd tests/clients && uv run --frozen pytest phoenix -v
+
 .PHONY: test-training
 test-training: ## run the light tests of training/
 	@scripts/setup test

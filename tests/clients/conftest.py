@@ -183,7 +183,9 @@ def roomy_pool(vendor: str, **models: str) -> str:
     return ROOMY_POOL.format(vendor=vendor) + "".join(workers)
 
 
-def serve(folder: pathlib.Path, vendor: str, conductor: str, **changes: str) -> tuple[Process, Podium]:
+def serve(
+    folder: pathlib.Path, vendor: str, conductor: str, *options: str, **changes: str
+) -> tuple[Process, Podium]:
     """Starts Podium with the pool of the demonstration, in which some lines are replaced."""
     pool = (ROOT / "pools/demo.toml").read_text()
     for line, instead in changes.items():
@@ -191,7 +193,7 @@ def serve(folder: pathlib.Path, vendor: str, conductor: str, **changes: str) -> 
         pool = pool.replace(line, instead)
     pool, moved = re.subn(r'base_url = "[^"]*"', f'base_url = "{vendor}/v1"', pool)
     assert moved == 1
-    return serve_pool(folder, vendor, conductor, pool)
+    return serve_pool(folder, vendor, conductor, pool, *options)
 
 
 def serve_pool(

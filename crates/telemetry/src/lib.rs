@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod collector;
+mod content;
 mod destination;
 mod http_client;
 mod logs;
@@ -37,6 +38,7 @@ use destination::{Destination, Signal, environment};
 use logs::Logs;
 use traces::Traces;
 
+pub use content::{ContentCapture, ContentOf};
 pub use destination::InvalidVariable;
 pub use page::{Page, PageError};
 pub use settings::{TELEMETRY, TelemetrySettings};
@@ -128,7 +130,9 @@ pub fn start(
     let to = |signal| Destination::of(signal, settings.otlp_endpoint.as_deref(), &environment);
     let collector = to(Signal::Metrics)?.map(|to| to.metrics()).transpose()?;
     let traces = match to(Signal::Traces)?.zip(settings.sampling) {
-        Some((to, sampling)) => Some(Traces::new(to.spans()?, &resource(process), sampling)),
+        Some((to, sampling)) => {
+            Some(Traces::new(to.spans()?, &resource(process), sampling, settings.content.clone()))
+        }
         None => None,
     };
     let logs = to(Signal::Logs)?.map(|to| to.logs()).transpose()?;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use podium_domain::ids::TenantId;
 use podium_domain::share::Share;
 use podium_setup::settings::{Checker, Group, Setting, Values};
 use tonic::transport::Uri;
 
+use crate::content::{ContentCapture, ContentOf};
 use crate::traces::Sampling;
 
 const OTLP_ENDPOINT: Setting<String> = Setting::parsed(
@@ -39,10 +41,33 @@ const TRACE_SLOW: Setting<Duration> = Setting::milliseconds(
 )
 .default("60000");
 
+const TRACE_CONTENT: Setting<ContentOf> = Setting::parsed(
+    "trace_content",
+    Values::Form("* or names of tenants, separated by commas"),
+    |_, text| content_of(text),
+    "The tenants whose traces have content: questions, plans, outputs, tool calls and answers. `*` means all of them.",
+)
+.optional("acme,example", "none");
+
+const TRACE_TEXT_BYTES_MAX: Setting<usize> = Setting::count(
+    "trace_text_bytes_max",
+    &(64..=1_000_000),
+    "Most bytes of one text in a trace with content. A longer text is cut.",
+)
+.unit("bytes")
+.default("8192");
+
 /// Where metrics and traces are delivered.
 pub const TELEMETRY: Group = Group {
     title: "Metrics and traces",
-    keys: &[OTLP_ENDPOINT.key, OTLP_EVERY.key, TRACE_SHARE.key, TRACE_SLOW.key],
+    keys: &[
+        OTLP_ENDPOINT.key,
+        OTLP_EVERY.key,
+        TRACE_SHARE.key,
+        TRACE_SLOW.key,
+        TRACE_CONTENT.key,
+        TRACE_TEXT_BYTES_MAX.key,
+    ],
 };
 
 /// How metrics and traces are exported.
@@ -54,6 +79,8 @@ pub struct TelemetrySettings {
     pub every: Option<Duration>,
     /// The runs whose traces are delivered; `None` delivers no traces.
     pub sampling: Option<Sampling>,
+    /// The content of traces; `None` if they have none.
+    pub content: Option<ContentCapture>,
 }
 
 impl TelemetrySettings {
@@ -63,8 +90,23 @@ impl TelemetrySettings {
         let every = checker.read_if_given(&OTLP_EVERY);
         let (share, slow) = (checker.read(&TRACE_SHARE), checker.read(&TRACE_SLOW));
         let sampling = share.zip(slow).map(|(share, slow)| Sampling { share, slow });
-        Self { otlp_endpoint, every, sampling }
+        let (of, text_bytes_max) =
+            (checker.read_if_given(&TRACE_CONTENT), checker.read(&TRACE_TEXT_BYTES_MAX));
+        let content =
+            of.zip(text_bytes_max).map(|(of, text_bytes_max)| ContentCapture { of, text_bytes_max });
+        Self { otlp_endpoint, every, sampling, content }
     }
+}
+
+fn content_of(text: &str) -> Result<ContentOf, String> {
+    if text.trim() == "*" {
+        return Ok(ContentOf::AllTenants);
+    }
+    let tenant = |name: &str| {
+        TenantId::new(name.trim())
+            .map_err(|e| format!("has `{}`, which is not the name of a tenant: {e}", name.trim()))
+    };
+    text.split(',').map(tenant).collect::<Result<_, _>>().map(ContentOf::Tenants)
 }
 
 /// Parses a collector's address. It must not contain a password, because settings may be printed.
@@ -113,6 +155,21 @@ mod tests {
         let set = read(&[("otlp_endpoint", "https://collector:4317"), ("otlp_every_ms", "15000")]).unwrap();
         assert_eq!(set.otlp_endpoint.as_deref(), Some("https://collector:4317"));
         assert_eq!(set.every, Some(Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn content_is_captured_of_the_named_tenants_only() {
+        assert_eq!(read(&[]).unwrap().content, None);
+        let some =
+            read(&[("trace_content", "acme, b"), ("trace_text_bytes_max", "100")]).unwrap().content.unwrap();
+        let tenant = |name| TenantId::new(name).unwrap();
+        let of = ContentOf::Tenants([tenant("acme"), tenant("b")].into());
+        assert_eq!(some, ContentCapture { of, text_bytes_max: 100 });
+        assert_eq!(read(&[("trace_content", "*")]).unwrap().content.unwrap().of, ContentOf::AllTenants);
+        for wrong in ["acme,", "", "a b"] {
+            let problems = read(&[("trace_content", wrong)]).unwrap_err();
+            assert!(problems[0].contains("tenant"), "{wrong}: {problems:?}");
+        }
     }
 
     #[test]

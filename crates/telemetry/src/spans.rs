@@ -10,7 +10,8 @@
 //!     └── execute_tool NAME        a tool call, until the client sent its result
 //! ```
 //!
-//! Attributes beyond the conventions are those that Phoenix, Langfuse, `SigNoz` and `OpenLIT` read. No span has content.
+//! Attributes beyond the conventions are those that Phoenix, Langfuse, `SigNoz` and `OpenLIT` read. A span has content only for the
+//! tenants that the settings name.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +27,8 @@ use podium_domain::time::Timestamp;
 use podium_domain::trace::SpanId;
 use podium_domain::usage::Usage;
 
+use crate::content::Texts;
+
 /// The instrumentation scope of the spans.
 const SCOPE: &str = "podium";
 const OPERATION: &str = "gen_ai.operation.name";
@@ -36,8 +39,8 @@ const ERROR_TYPE: &str = "error.type";
 const ERROR_CHARS_MAX: usize = 500;
 
 /// All spans of an ended run.
-pub(crate) fn spans_of(run: &Run, pool: &Pool) -> Vec<SpanData> {
-    let trace = Trace { run, pool };
+pub(crate) fn spans_of(run: &Run, pool: &Pool, texts: Option<Texts>) -> Vec<SpanData> {
+    let trace = Trace { run, pool, texts };
     let mut spans = vec![trace.whole()];
     for (number, round) in run.rounds().iter().enumerate() {
         let number = u16::try_from(number).unwrap_or(u16::MAX);
@@ -56,6 +59,8 @@ pub(crate) fn spans_of(run: &Run, pool: &Pool) -> Vec<SpanData> {
 struct Trace<'a> {
     run: &'a Run,
     pool: &'a Pool,
+    /// Writes content into the spans; `None` leaves it out.
+    texts: Option<Texts>,
 }
 
 /// A span before it has the run's trace.
@@ -112,6 +117,7 @@ impl Trace<'_> {
             KeyValue::new("podium.cost_usd", usd(self.run.cost())),
             KeyValue::new("podium.wasted_cost_usd", usd(self.run.wasted_cost())),
         ];
+        attributes.extend(self.texts.map(|texts| texts.of_run(self.run)).into_iter().flatten());
         let error = match self.run.state() {
             RunState::Failed { reason } => {
                 attributes.push(KeyValue::new(ERROR_TYPE, reason.code()));
@@ -155,6 +161,7 @@ impl Trace<'_> {
                 attributes.push(KeyValue::new("podium.plan.output_tokens_per_second", per_second));
             }
             attributes.extend(error.is_some().then(|| KeyValue::new(ERROR_TYPE, outcome)));
+            attributes.extend(self.texts.map(|texts| texts.of_plan(round, attempt)).into_iter().flatten());
             self.data(Span {
                 id: attempt.claim.into(),
                 parent: Some(self.run.id().into()),
@@ -185,6 +192,7 @@ impl Trace<'_> {
         ];
         let error = (step.task.state == TaskState::Failed).then(|| "step_failed".to_owned());
         attributes.extend(error.is_some().then(|| KeyValue::new(ERROR_TYPE, "step_failed")));
+        attributes.extend(self.texts.map(|texts| texts.of_step(self.run, place, step)).into_iter().flatten());
         let id = self.run.span_of_step(place);
         let mut spans = vec![self.data(Span {
             id,
@@ -198,9 +206,12 @@ impl Trace<'_> {
         })];
         spans.extend(step.task.attempts.iter().enumerate().map(|(number, attempt)| {
             let number = i64::try_from(number + 1).unwrap_or(i64::MAX);
-            self.attempt(id, number, attempt)
+            let texts = self.texts.map(|texts| texts.of_attempt(self.run, place, step, attempt));
+            let mut span = self.attempt(id, number, attempt);
+            span.attributes.extend(texts.into_iter().flatten());
+            span
         }));
-        spans.extend(self.tool_calls(id, step));
+        spans.extend(self.tool_calls(place, id, step));
         spans
     }
 
@@ -259,14 +270,24 @@ impl Trace<'_> {
     }
 
     /// The tool calls of a step's turns. Each lasts from the end of the turn to the step's next attempt, or to the end of the run.
-    fn tool_calls(self, step_span: SpanId, step: &StepRun) -> Vec<SpanData> {
+    fn tool_calls(self, place: StepRef, step_span: SpanId, step: &StepRun) -> Vec<SpanData> {
         let attempts = &step.task.attempts;
         let mut spans = Vec::new();
         for turn in &step.turns {
             let Some(at) = attempts.iter().position(|attempt| attempt.claim == turn.claim) else { continue };
             let begin = attempts[at].ended_at.unwrap_or(attempts[at].started_at);
             let end = attempts.get(at + 1).map_or_else(|| self.ended_at(), |next| next.started_at);
-            spans.extend((1..).zip(&turn.calls).map(|(number, call)| {
+            let by_client = turn.client_calls(self.run.id(), place);
+            let calls = turn.calls.iter().zip(&by_client);
+            spans.extend((1..).zip(calls).map(|(number, (call, by_client))| {
+                let mut attributes = vec![
+                    KeyValue::new(OPERATION, "execute_tool"),
+                    KeyValue::new("gen_ai.tool.name", call.name.clone()),
+                    KeyValue::new("gen_ai.tool.call.id", call.id.clone()),
+                    KeyValue::new("gen_ai.tool.type", "function"),
+                ];
+                let texts = self.texts.map(|texts| texts.of_call(turn, call, &by_client.id));
+                attributes.extend(texts.into_iter().flatten());
                 self.data(Span {
                     id: SpanId::from(turn.claim).derived(number),
                     parent: Some(step_span),
@@ -274,12 +295,7 @@ impl Trace<'_> {
                     name: format!("execute_tool {}", call.name),
                     begin,
                     end,
-                    attributes: vec![
-                        KeyValue::new(OPERATION, "execute_tool"),
-                        KeyValue::new("gen_ai.tool.name", call.name.clone()),
-                        KeyValue::new("gen_ai.tool.call.id", call.id.clone()),
-                        KeyValue::new("gen_ai.tool.type", "function"),
-                    ],
+                    attributes,
                     error: None,
                 })
             }));

@@ -15,6 +15,7 @@ use podium_ports::run_traces::RunTraces;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
+use crate::content::ContentCapture;
 use crate::spans::spans_of;
 
 /// Time limit of one delivery, connecting included. The library limits only the call.
@@ -52,16 +53,22 @@ impl Sampling {
 pub(crate) struct Traces {
     processor: BatchSpanProcessor,
     sampling: Sampling,
+    content: Option<ContentCapture>,
 }
 
 impl Traces {
     /// Must be called within a tokio runtime.
-    pub(crate) fn new(exporter: SpanExporter, resource: &Resource, sampling: Sampling) -> Arc<Self> {
+    pub(crate) fn new(
+        exporter: SpanExporter,
+        resource: &Resource,
+        sampling: Sampling,
+        content: Option<ContentCapture>,
+    ) -> Arc<Self> {
         let collector =
             SpanCollector { exporter, runtime: Handle::current(), is_down: AtomicBool::new(false) };
         let mut processor = BatchSpanProcessor::builder(collector).build();
         processor.set_resource(resource);
-        Arc::new(Self { processor, sampling })
+        Arc::new(Self { processor, sampling, content })
     }
 
     /// Delivers the spans that wait. Blocks.
@@ -73,7 +80,8 @@ impl Traces {
 impl RunTraces for Traces {
     fn ended(&self, run: &Run, pool: &Pool) {
         if self.sampling.keeps(run) {
-            for span in spans_of(run, pool) {
+            let texts = self.content.as_ref().and_then(|content| content.texts_of(&run.spec().tenant));
+            for span in spans_of(run, pool, texts) {
                 self.processor.on_end(span);
             }
         }

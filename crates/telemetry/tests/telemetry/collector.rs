@@ -52,8 +52,11 @@ pub(crate) async fn a_listener() -> (TcpListener, SocketAddr) {
 }
 
 fn delivering_to(address: SocketAddr, every: Option<Duration>) -> Telemetry {
-    let settings =
-        TelemetrySettings { otlp_endpoint: Some(format!("http://{address}")), every, sampling: None };
+    let settings = TelemetrySettings {
+        otlp_endpoint: Some(format!("http://{address}")),
+        every,
+        ..TelemetrySettings::default()
+    };
     start(&settings, &PROCESS, MetricsPage::ByCaller).unwrap()
 }
 

@@ -36,6 +36,7 @@ fn started(address: SocketAddr, variables: &[(&str, &str)]) -> Result<Telemetry,
         otlp_endpoint: Some(format!("http://{address}")),
         every: None,
         sampling: Some(Sampling { share: Share::new(1.0).unwrap(), slow: Duration::MAX }),
+        content: None,
     };
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, Some(*value))).collect();
     temp_env::with_vars(variables, || start(&settings, &PROCESS, MetricsPage::Disabled))

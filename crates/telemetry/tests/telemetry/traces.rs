@@ -11,12 +11,12 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use podium_domain::ids::{RunId, StepIndex};
+use podium_domain::ids::{RunId, StepIndex, TenantId};
 use podium_domain::run::{Run, TaskRef};
 use podium_domain::share::Share;
 use podium_domain::trace::SpanId;
 use podium_ports::clock::Ids as _;
-use podium_telemetry::{MetricsPage, Sampling, TelemetrySettings, start};
+use podium_telemetry::{ContentCapture, ContentOf, MetricsPage, Sampling, TelemetrySettings, start};
 use podium_testkit::{Driven, SeededIds, a_pool_with_tools, a_spec, a_spec_with_tools, plan_of};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -56,6 +56,16 @@ fn collect(
 
 /// The spans that a collector has received after these runs ended.
 async fn delivered(runs: &[Run], share: f64, slow: Duration) -> Vec<Span> {
+    delivered_with(runs, share, slow, None).await
+}
+
+/// The same with the content of some tenants.
+async fn delivered_with(
+    runs: &[Run],
+    share: f64,
+    slow: Duration,
+    content: Option<ContentCapture>,
+) -> Vec<Span> {
     let mut tasks = JoinSet::new();
     let (listener, address) = a_listener().await;
     let mut received = collect(listener, &mut tasks);
@@ -63,6 +73,7 @@ async fn delivered(runs: &[Run], share: f64, slow: Duration) -> Vec<Span> {
         otlp_endpoint: Some(format!("http://{address}")),
         every: None,
         sampling: Some(Sampling { share: Share::new(share).unwrap(), slow }),
+        content,
     };
     let telemetry = start(&settings, &PROCESS, MetricsPage::Disabled).unwrap();
     let (traces, pool) = (telemetry.traces().unwrap(), a_pool_with_tools());
@@ -178,6 +189,38 @@ async fn a_run_is_one_tree_of_spans_below_the_clients() {
     for content in ["It is blue.", "Decide.", "Look.", "\"blue\"", "Two drafts"] {
         assert!(!said.contains(content), "`{content}` is content");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_has_content_if_the_settings_name_its_tenant() {
+    let run = a_run_with_everything();
+    let content = |tenant: &str| {
+        let of = ContentOf::Tenants([TenantId::new(tenant).unwrap()].into());
+        Some(ContentCapture { of, text_bytes_max: 5 })
+    };
+    let other = delivered_with(std::slice::from_ref(&run), 1.0, Duration::MAX, content("another")).await;
+    assert!(!format!("{other:?}").contains("blue"), "{other:?}");
+    let spans = delivered_with(std::slice::from_ref(&run), 1.0, Duration::MAX, content("acme")).await;
+    let question = run.spec().request.conversation.question();
+    let (root, plan, step, call, failed, tool) =
+        (&spans[0], &spans[1], &spans[2], &spans[3], &spans[4], &spans[6]);
+    let cut = format!("{}… ({} bytes left out)", &question[..5], question.len() - 5);
+    assert_eq!((text(root, "input.value"), text(root, "output.value")), (cut, "Blue.".to_owned()));
+    assert!(text(plan, "output.value").contains(r#""subtask":"Look.""#), "{plan:?}");
+    assert_eq!(text(step, "input.value"), "Look.");
+    assert_eq!(text(step, "output.value"), "It is… (6 bytes left out)");
+    let asked = text(call, "gen_ai.input.messages");
+    assert!(asked.contains(r#""content":"Look.""#) && asked.contains(r#""role":"user""#), "{asked}");
+    let called = text(call, "gen_ai.output.messages");
+    assert!(
+        called.contains(r#""name":"look""#) && called.contains(r#""finish_reason":"tool_call""#),
+        "{called}"
+    );
+    assert_eq!(text(failed, "gen_ai.output.messages"), "None", "it gave nothing");
+    assert_eq!(
+        (text(tool, "gen_ai.tool.call.arguments"), text(tool, "gen_ai.tool.call.result")),
+        ("{}".to_owned(), "blue".to_owned())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
