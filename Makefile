@@ -113,14 +113,18 @@ test-phoenix: binaries ## test traces with Arize Phoenix (1 GB from PyPI)
 	cd tests/clients && uv run --frozen pytest phoenix -v
 
 .PHONY: test-training
-test-training: ## run the light tests of training/
+test-training: ## lint training/, check its types, and run its light tests
 	@scripts/setup test
-	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test uv run --frozen --group test pytest
+	cd training && export UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training-test && \
+	    uv sync --quiet --frozen --group test --group lint && \
+	    uv run --no-sync ruff check . && uv run --no-sync ruff format --check . && uv run --no-sync mypy && uv run --no-sync pytest
 
 .PHONY: test-training-torch
-test-training-torch: ## run all tests of training/, those that train models too (fetches PyTorch: 5 GB)
-	@scripts/setup test
-	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training uv run --frozen --group test --group train --group llm pytest
+test-training-torch: ## run all tests of training/, those that train models over podium rollout too (fetches PyTorch: 5 GB)
+	@scripts/setup build test
+	@scripts/claim-target
+	cargo build -p podium --bin podium
+	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training PODIUM=$(PODIUM) uv run --frozen --group test --group train --group llm pytest
 
 .PHONY: quick
 quick: ## check format, lints and unit tests of the packages that changed since the last commit (BASE names another)

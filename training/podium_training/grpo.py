@@ -224,7 +224,7 @@ class Trainer:
     def _supervised_step(self) -> float:
         if not isinstance(self.policy, NanoPolicy):
             raise ValueError("base.steps and base.every are only for nano")
-        examples = []
+        examples: list[sft.Example] = []
         while len(examples) < self.settings.base.batch:
             question = self.base.generator.draw()
             workers = [self.rng.randrange(self.settings.rollout.workers) for _ in question.steps]

@@ -133,7 +133,8 @@ class Conductor(nn.Module):
     def complete(self, prompt: list[int], end: int, tokens_max: int) -> list[int]:
         """Greedy text after a prompt, without the end token."""
         cache = Cache()
-        tokens, written = torch.tensor([prompt]), []
+        tokens = torch.tensor([prompt])
+        written: list[int] = []
         while len(written) < tokens_max:
             token = int(self.logits(self(tokens, cache)[0, -1]).argmax())
             if token == end:

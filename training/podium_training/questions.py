@@ -178,7 +178,7 @@ class Generator:
                 index = "ABC".index(name)
                 reference = self._reference(calls[index - 1].output) if index else ""
                 slot_texts[slot], subtasks[index] = self._clause(calls[index], form, reference, "the result")
-        access = [() if index == 0 else (index - 1,) for index in range(len(calls))]
+        access: list[tuple[int, ...]] = [() if index == 0 else (index - 1,) for index in range(len(calls))]
         return self._question(frame, slot_texts, calls, subtasks, access, shape)
 
     def _nested(self, calls: list[_Call], form: str) -> tuple[str, list[str]]:

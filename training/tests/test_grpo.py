@@ -1,6 +1,7 @@
 """Reinforcement learning itself, on tiny models. Needs the dependency group "train", and "llm" for the last tests; skipped without."""
 
 import json
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from podium_training import export, grpo, nano_gguf, plan, sft, tokenizer  # noq
 from podium_training.grpo_settings import BaseSettings, GrpoSettings, ModelSettings, RolloutSettings, Stage, TrainSettings  # noqa: E402
 from podium_training.model import Conductor, Shape  # noqa: E402
 from podium_training.policy import NanoPolicy, Policy, overlapping, spans  # noqa: E402
-from podium_training.rollouts import Outcome, Rollout  # noqa: E402
+from podium_training.rollouts import Outcome, Rollout, Rollouts  # noqa: E402
 
 NANO = Path(__file__).parents[2] / "models/nano/nano.gguf"
 
@@ -148,6 +149,20 @@ def test_a_rollout_without_reward_is_left_out_of_the_figures(tmp_path: Path) -> 
     metrics = trainer._iterate()
     assert (metrics["left_out"], metrics["reward"], metrics["plans"]) == (8, 0.0, 0.0)
     assert all(torch.equal(before[name], value) for name, value in trainer.policy.module().state_dict().items())
+
+
+@pytest.mark.skipif("PODIUM" not in os.environ, reason="PODIUM names no binary of podium")
+def test_some_iterations_over_the_real_engine(tmp_path: Path) -> None:
+    given = settings(tmp_path, iterations=3, questions=4, rollouts=4, tokens_max=160, evaluate_every=3)
+    given = replace(given, rollout=RolloutSettings(command=[os.environ["PODIUM"], "rollout"], pool="demo", workers=7))
+    with Rollouts(given.rollout_command()) as process:
+        grpo.Trainer(replace(given, base=BaseSettings()), nano(), process, tmp_path / "run").run()
+    metrics = lines(tmp_path / "run")
+    # nano was trained on exact plans for the demo's workers.
+    evaluated = [line for line in metrics if "evaluated_at" in line]
+    assert [line["evaluated_at"] for line in evaluated] == [0, 3] and evaluated[0]["plans"] == 1.0
+    for line in (line for line in metrics if "iteration" in line):
+        assert line["plans"] > 0.8 and line["reward"] > 0.6 and line["right"] > 0.3 and line["left_out"] == 0, line
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

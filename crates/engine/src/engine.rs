@@ -148,8 +148,9 @@ impl Engine {
         ask(&self.context(), request).await
     }
 
-    /// Accepts a request with the plan of its first round, of a caller that waits for the end. No conductor is asked, so no plan of
-    /// another origin can replace this one. As after [`Self::submit`], the run is durable.
+    /// Accepts a request with the plan of its first round, of a caller that waits for the end. The plan must have been checked against
+    /// the pool and the request's policy. No conductor is asked, and nothing replaces the plan. As after [`Self::submit`], the run is
+    /// durable.
     pub async fn ask_planned(
         &self,
         request: Submit,

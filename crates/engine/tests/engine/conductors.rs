@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podium_domain::policy::{Effort, Policy, Tier};
-use podium_domain::run::RunState;
+use podium_domain::run::{Planned, RunState};
 use podium_domain::share::Share;
 use podium_engine::{Submit, SubmitError};
 use podium_ports::conductor::{Conductor, Conductors};
@@ -44,6 +44,18 @@ async fn each_run_is_planned_by_the_conductor_of_its_id() {
         next += usize::from(is_next);
     }
     assert!((8..=32).contains(&next), "{next} of 40");
+}
+
+#[tokio::test]
+async fn a_given_plan_is_carried_out_and_no_conductor_is_asked() {
+    let house = House::idle(quick(), |store| store).await;
+    house.vendor.otherwise(Answer::text("fine"));
+    let house = house.at_work_as(Roles::EXECUTOR);
+    let plan = plan_of(&[("quick", "First.", &[]), ("quick", "Then.", &[0])]);
+    let planned = Planned { plan: plan.clone(), reasoning: String::new(), fallback: None };
+    let (_, mut ending) = house.engine.ask_planned(request(ultra()), planned).await.unwrap();
+    let run = within(ending.run()).await.unwrap();
+    assert_eq!((run.rounds()[0].plan(), run.answer()), (Some(&plan), Some("fine")));
 }
 
 #[tokio::test]

@@ -28,6 +28,9 @@ use crate::grading::{Expected, Grader, Graders, by_name};
 pub(crate) use outcome::Outcome;
 pub(crate) use service::{bind, serve};
 
+/// The largest seed that every vendor accepts.
+const SEED_MAX: u32 = i32::MAX.cast_unsigned();
+
 /// A completion to try.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Rollout {
@@ -89,6 +92,9 @@ impl Rollouts {
         let pool = self.engine.pool();
         if rollout.question.trim().is_empty() {
             return Err("question must not be blank".to_owned());
+        }
+        if rollout.seed > SEED_MAX {
+            return Err(format!("seed is {}, it must be at most {SEED_MAX}", rollout.seed));
         }
         rollout.grader.check(&rollout.answer)?;
         rollout.grader.check_pool(&pool)?;

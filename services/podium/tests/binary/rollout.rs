@@ -193,6 +193,7 @@ async fn an_invalid_line_is_named() {
     };
     for (bad, said) in [
         (with("question", " ".into()), "standard input, line 2: question must not be blank"),
+        (with("seed", (1u32 << 31).into()), "seed is 2147483648, it must be at most 2147483647"),
         (with("workers", json!(["nobody"])), "workers: pool gym-1 has no worker `nobody`"),
         (with("grader", "exakt".into()), "line 2: grader: unknown variant `exakt`"),
         (
