@@ -6,6 +6,7 @@ import anthropic
 import openai
 import pytest
 from conftest import PATIENCE_S, Podium, serve_pool
+from podium_client import Client, question
 
 PATHS = {"openai-responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
 POOL = """
@@ -86,6 +87,20 @@ def test_a_message_shows_thinking(thinking: Podium) -> None:
     assert client.messages.create(**{**asked, "messages": turns}).stop_reason == "end_turn"
     hidden = client.messages.create(**{**asked, "thinking": {"type": "disabled"}})
     assert [block.type for block in hidden.content] == ["text"]
+
+
+def test_a_watcher_of_the_python_client_sees_reasoning(thinking: Podium) -> None:
+    request = question("Say hello.")
+    request.show_reasoning = True
+    with Client(f"http://{thinking.grpc}") as client:
+        run_id = client.create(request).run.run_id
+        updates = list(client.watch(run_id))
+        run = client.get(run_id)
+    texts = [update.step_reasoning for update in updates if update.WhichOneof("update") == "step_reasoning"]
+    # The watcher may come after the end of the run, which has no live text.
+    assert "".join(text.text for text in texts) in ("", REASONING) and run.reasoning == REASONING
+    (done,) = [update.event.step_done for update in updates if update.event.WhichOneof("kind") == "step_done"]
+    assert done.reasoning == REASONING
 
 
 def test_calls_follow_thinking_and_their_results_continue(thinking: Podium) -> None:
