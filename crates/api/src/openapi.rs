@@ -182,6 +182,9 @@ fn schemas() -> Value {
     let compaction = request(openai::RESPONSE_PARAMETERS, &["model"], of_responses, |name| {
         openai::COMPACTION_PARAMETERS.contains(&name)
     });
+    let input_count = request(openai::RESPONSE_PARAMETERS, &["model"], of_responses, |name| {
+        openai::COUNT_PARAMETERS.contains(&name)
+    });
     let of_messages = requests::of_messages;
     let message = request(anthropic::PARAMETERS, &["model", "max_tokens", "messages"], of_messages, |_| true);
     let token_count = request(anthropic::PARAMETERS, &["model", "messages"], of_messages, |_| true);
@@ -195,6 +198,7 @@ fn schemas() -> Value {
         "ChatCompletionRequest": chat,
         "ResponseRequest": response,
         "CompactionRequest": compaction,
+        "InputTokensRequest": input_count,
         "MessageRequest": message,
         "TokenCountRequest": token_count,
         "ConversationRequest": object(&json!({"items": items, "metadata": metadata}), &[]),

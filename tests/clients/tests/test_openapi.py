@@ -123,6 +123,7 @@ def responses(client: Client) -> None:
     made = client.send("POST", "/v1/responses", body=body)
     client.send("POST", "/v1/responses", body={**RESPONSE, "stream": True})
     client.send("POST", "/v1/responses/compact", body=RESPONSE)
+    client.send("POST", "/v1/responses/input_tokens", body=RESPONSE)
     client.send("GET", "/v1/responses/{id}", made["id"])
     client.send("GET", "/v1/responses/{id}/input_items", made["id"])
     begun = client.send("POST", "/v1/responses", body={**RESPONSE, "background": True})

@@ -107,6 +107,14 @@ def test_a_cancelled_response_stays_cancelled(fresh: Podium) -> None:
         client.responses.cancel("resp_fake_nonexistent_id")
 
 
+def test_the_tokens_of_an_input_are_counted(able: Podium) -> None:
+    counts = able.openai(max_retries=0).responses.input_tokens
+    short = counts.count(model="podium-mini", input="Say hello.")
+    assert (short.object, short.input_tokens > 0) == ("response.input_tokens", True)
+    turns = [{"role": "user", "content": "Say hello."}] * 20
+    assert counts.count(model="podium-mini", input=turns).input_tokens > short.input_tokens
+
+
 @pytest.mark.parametrize(("is_parallel", "count"), [(True, 2), (False, 1)])
 def test_parallel_calls_are_made_if_they_are_allowed(calling: Podium, is_parallel: bool, count: int) -> None:
     calls = [{"name": "get_weather", "arguments": '{"city": "Paris"}'}, {"name": "get_time", "arguments": '{"city": "London"}'}]

@@ -18,11 +18,14 @@ pub(crate) use parameters::PARAMETERS as CHAT_PARAMETERS;
 pub use rating::RatingRequest;
 pub use request::ChatRequest;
 pub use response::{Completion, ErrorBody, Model, ModelList, unix_seconds};
-pub(crate) use responses::{COMPACTION_PARAMETERS, CONTEXT_RULES_MAX, HOSTED_ITEMS, RESPONSE_PARAMETERS};
+pub(crate) use responses::{
+    COMPACTION_PARAMETERS, CONTEXT_RULES_MAX, COUNT_PARAMETERS, HOSTED_ITEMS, RESPONSE_PARAMETERS,
+};
 pub use responses::{
     ClientConversation, ConversationItems, ItemOrder, ItemPage, RegisteredInput, ResponseId, ResponseRequest,
     ResponseStream, ResponseWriter, SealError, SocketRequest, TurnKey, compacted, conversation_id,
-    error_event, is_conversation_id, removed_response, unknown_conversation, with_response_names,
+    error_event, input_tokens, is_conversation_id, removed_response, unknown_conversation,
+    with_response_names,
 };
 pub use run::run_body;
 pub(crate) use tools::HOSTED_TOOLS;

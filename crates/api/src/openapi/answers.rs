@@ -14,6 +14,10 @@ pub(super) fn schemas() -> Map<String, Value> {
         ("Item", item()),
         ("ItemList", list(&reference("Item"), &pages())),
         ("Compaction", compaction()),
+        (
+            "InputTokens",
+            members(&[("object", json!({"const": "response.input_tokens"})), ("input_tokens", count())]),
+        ),
         ("Conversation", conversation()),
         ("Removed", members(&[("id", text()), ("object", text()), ("deleted", json!({"const": true}))])),
         ("Message", message()),

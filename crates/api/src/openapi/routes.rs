@@ -89,6 +89,7 @@ pub const ROUTES: &[Route] = &[
     post("/v1/chat/completions", "Answers with a completion").takes("ChatCompletionRequest").gives("ChatCompletion").events(),
     post("/v1/responses", "Makes a response").takes("ResponseRequest").gives("Response").events(),
     post("/v1/responses/compact", "Summarizes a conversation").takes("CompactionRequest").gives("Compaction"),
+    post("/v1/responses/input_tokens", "Estimates the tokens of an input").takes("InputTokensRequest").gives("InputTokens"),
     get("/v1/responses/{id}", "Returns a stored response").gives("Response").events(),
     delete("/v1/responses/{id}", "Removes a response").gives("Removed"),
     post("/v1/responses/{id}/cancel", "Cancels a response").gives("Response"),

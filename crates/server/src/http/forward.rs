@@ -50,7 +50,7 @@ impl Subject {
             return id(rest).parse().map_or(Self::Neither, Self::Run);
         }
         match path.strip_prefix("/v1/responses/") {
-            None | Some("compact") => Self::Tenant,
+            None | Some("compact" | "input_tokens") => Self::Tenant,
             Some(rest) => ResponseId::parse(&id(rest)).map_or(Self::Neither, |id| Self::Run(id.run())),
         }
     }
@@ -135,6 +135,7 @@ mod tests {
             (format!("/v1/responses/resp_{}/cancel", id.as_uuid().simple()), Subject::Run(id)),
             ("/v1/responses".to_owned(), Subject::Tenant),
             ("/v1/responses/compact".to_owned(), Subject::Tenant),
+            ("/v1/responses/input_tokens".to_owned(), Subject::Tenant),
             ("/v1/conversations".to_owned(), Subject::Tenant),
             ("/v1/conversations/conv_1/items".to_owned(), Subject::Tenant),
             ("/v1/responses/x".to_owned(), Subject::Neither),

@@ -128,6 +128,7 @@ fn api(state: ServerState, cells: Option<CellRouter>, limits: &ServerLimits) -> 
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create).get(responses::connect))
         .route("/v1/responses/compact", post(responses::compact))
+        .route("/v1/responses/input_tokens", post(responses::count))
         .route("/v1/responses/{id}", get(responses::one).delete(responses::remove))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::input_items))

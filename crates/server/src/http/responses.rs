@@ -15,7 +15,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::openai::{
-    ItemPage, ResponseId, ResponseRequest, ResponseStream, ResponseWriter, TurnKey, compacted,
+    ItemPage, ResponseId, ResponseRequest, ResponseStream, ResponseWriter, TurnKey, compacted, input_tokens,
     removed_response, with_response_names,
 };
 use podium_api::{ApiError, ErrorCode, StreamEvent, StreamEvents};
@@ -26,7 +26,7 @@ use podium_engine::Submitted;
 use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, submitted, whole_answer};
 use super::conversations;
 use super::disconnect::{CancelOnDisconnect, accept};
-use super::reply::{Refusal, name_run, name_trace, run_json, unread_json};
+use super::reply::{Refusal, json, name_run, name_trace, run_json, unread_json};
 use super::{ServerState, parsed, segment, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
@@ -80,6 +80,18 @@ pub(super) async fn compact(
     take_context(&headers, &mut new_run)?;
     let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
     made.map_err(|refusal| refusal.with(with_response_names))
+}
+
+/// Estimates the tokens of an input. Nothing is called or stored.
+pub(super) async fn count(
+    State(state): State<ServerState>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let request = parsed(body, ResponseRequest::parse_count).await?;
+    let Asked { new_run, .. } = asked(&state, &caller.tenant, request, None).await?;
+    use_cases::check_model(&state.engine, &new_run.model)?;
+    Ok(json(input_tokens(&new_run)))
 }
 
 /// The run of a request, with the earlier responses that it refers to. `own` may be continued although it was not stored.

@@ -213,6 +213,42 @@ async fn a_conversation_is_compacted_and_continued() {
 }
 
 #[tokio::test]
+async fn tokens_of_an_input_are_counted_without_a_run() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    let count = async |change: Value| {
+        let body = asking(change);
+        let reply = server.send("POST /v1/responses/input_tokens", "", &body).await;
+        assert_eq!(
+            (reply.status, &reply.json()["object"]),
+            (200, &json!("response.input_tokens")),
+            "{reply:?}"
+        );
+        reply.json()["input_tokens"].as_u64().unwrap()
+    };
+    let plain = count(json!({})).await;
+    assert!(plain > 0 && count(json!({"instructions": "Be brief. ".repeat(10)})).await >= plain + 20);
+    let tool =
+        json!({"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}});
+    assert!(count(json!({"tools": [tool]})).await > plain);
+    let format = json!({"type": "json_schema", "name": "s", "schema": {"type": "object"}});
+    assert!(count(json!({"text": {"format": format}})).await > plain);
+    assert_eq!(server.send("GET /v1/runs", "", "").await.json()["data"], json!([]));
+    let first = ask(&server, json!({"input": "why? ".repeat(100)})).await.json();
+    let previous = json!({"previous_response_id": first["id"]});
+    assert!(count(previous).await > plain + 100, "the earlier conversation counts");
+    for (change, status, param) in
+        [(json!({"stream": true}), 400, "stream"), (json!({"model": "podium-ultra@other"}), 404, "model")]
+    {
+        let refused = server.send("POST /v1/responses/input_tokens", "", &asking(change)).await;
+        assert_eq!(
+            (refused.status, &refused.json()["error"]["param"]),
+            (status, &json!(param)),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn errors_name_the_parameters_of_this_api() {
     let server = TestServer::open(ServerLimits::default()).await;
     let format = json!({"format": {"type": "json_schema", "name": "", "schema": {}}});

@@ -49,6 +49,20 @@ pub(crate) const COMPACTION_PARAMETERS: [&str; 7] = [
     "prompt_cache_retention",
     "podium",
 ];
+/// The parameters of a request to count tokens.
+pub(crate) const COUNT_PARAMETERS: [&str; 11] = [
+    "model",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "conversation",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "truncation",
+];
 /// Most bytes of the client's names for its users and caches.
 const NOTE_BYTES_MAX: usize = 512;
 
@@ -91,25 +105,17 @@ impl ResponseRequest {
 
     /// Parses the body of a request for a compaction: its run summarizes the conversation, with one worker.
     pub fn parse_compaction(body: &[u8]) -> Result<Self, ApiError> {
-        let body = json::parse_object(body)?;
-        let mut draft = Draft::new();
-        for (name, value) in &body {
-            if !COMPACTION_PARAMETERS.contains(&name.as_str()) {
-                return Err(unknown(name));
-            }
-            if !value.is_null() {
-                draft.read(&Field::new(name, value))?;
-            }
-        }
-        // The conversation may consist of the earlier response alone.
-        if draft.record.previous().is_some() && draft.input.is_none() {
-            draft.input = Some(Vec::new());
-        }
+        let mut draft = Draft::of(body, &COMPACTION_PARAMETERS)?;
         draft.store = Some(false);
         let mut request = draft.finish()?;
         request.policy.tier = Tier::Mini;
         request.input.push(InputItem::Message(compaction::task()));
         Ok(request)
+    }
+
+    /// Parses the body of a request to count the tokens of a response's input. No run is made of it.
+    pub fn parse_count(body: &[u8]) -> Result<Self, ApiError> {
+        Draft::of(body, &COUNT_PARAMETERS)?.finish()
     }
 
     /// The model.
@@ -326,6 +332,24 @@ struct Draft {
 impl Draft {
     fn new() -> Self {
         Self { tools: ToolsDraft::flat(), ..Self::default() }
+    }
+
+    /// Reads a body that may have these parameters. Its conversation may consist of earlier items alone.
+    fn of(body: &[u8], parameters: &[&str]) -> Result<Self, ApiError> {
+        let body = json::parse_object(body)?;
+        let mut draft = Self::new();
+        for (name, value) in &body {
+            if !parameters.contains(&name.as_str()) {
+                return Err(unknown(name));
+            }
+            if !value.is_null() {
+                draft.read(&Field::new(name, value))?;
+            }
+        }
+        if draft.record.previous().is_some() || draft.record.conversation.is_some() {
+            draft.input.get_or_insert_default();
+        }
+        Ok(draft)
     }
 
     fn read(&mut self, field: &Field<'_>) -> Result<(), ApiError> {
