@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn the_form_tells_a_sum_from_a_sentence() {
         let (sum, sentence) = (form("17 + 4 = ?"), form("Name a river in France."));
-        assert!(sum[3] > sentence[3] && sum[12] > sentence[12], "{sum:?} {sentence:?}");
+        // Three of ten characters are digits.
+        assert!((sum[3] - 0.3).abs() < 1e-6 && sum[12] > sentence[12], "{sum:?} {sentence:?}");
         assert_eq!((sum[19], sentence[19], sentence[20]), (1.0, 0.0, 1.0));
     }
 }

@@ -7,7 +7,8 @@
 //! selection set is kept. The second stage searches around it by separable CMA-ES ([`crate::cma`]) for a higher mean reward of the
 //! best-scored worker. Its head is kept only if it is better on the selection set, too: with few questions it overfits.
 //!
-//! The selection set chooses the number of neighbours, and the shape of a kernel. The head then learns from both sets.
+//! The number of neighbours and the shape of a kernel are chosen by three selection sets in turns. The head then learns from
+//! all questions that are not held out.
 
 use std::fmt;
 
@@ -148,6 +149,8 @@ const LIMITS: Limits = Limits { iterations_max: 300, gradient_max: 1e-6 };
 /// One in this many of the questions that are not held out belongs to the selection set.
 const ONE_CHOOSES_IN: usize = 5;
 
+/// Parts that choose in turns.
+const TURNS: usize = 3;
 /// Most questions from which kernels of all shapes are fitted to choose one. The best shape hardly depends on their number.
 const SHAPE_QUESTIONS_MAX: usize = 1_500;
 /// Numbers of neighbours to try.
@@ -190,29 +193,11 @@ pub(crate) struct Fit {
 pub(crate) fn fit(
     dataset: &Dataset,
     identity: &Identity,
-    mut groups: Vec<Vec<&Example>>,
+    groups: Vec<Vec<&Example>>,
     options: &Options,
 ) -> Result<Fit, TrainError> {
-    let known: Vec<&Example> = groups.concat();
-    #[expect(clippy::integer_division, reason = "about this share")]
-    let choosing = taken(&mut groups, as_f64(known.len() / ONE_CHOOSES_IN), 1);
-    let learned: Vec<&Example> = groups.concat();
-    let value = |head: &Head| Standing::of(&of_head(head, &choosing)).value;
-    let (learned_from, chosen_by) = (learned.len(), choosing.len());
-    let mut stages = Vec::new();
-    let (head, chosen) = match options.kind {
-        Kind::Linear => {
-            let (pull, [first, second]) = linear(dataset, identity, [&learned, &choosing], options)?;
-            let is_better = value(&second) > value(&first);
-            let (stage, head) =
-                if is_better { (Stage::Evolved, &second) } else { (Stage::Supervised, &first) };
-            let chosen = (head.clone(), Chosen::Linear { stage, pull });
-            stages.push((Stage::Supervised.as_str(), first));
-            if options.iterations > 0 {
-                stages.push((Stage::Evolved.as_str(), second));
-            }
-            chosen
-        }
+    match options.kind {
+        Kind::Linear => fit_linear(dataset, identity, groups, options),
         Kind::Neighbours => {
             let head = |count: usize, examples: &[&Example]| {
                 let memory =
@@ -220,33 +205,76 @@ pub(crate) fn fit(
                 let head = NeighboursHead::new(identity.clone(), count, dataset.price_factor(), memory);
                 head.map(Head::Neighbours)
             };
-            let mut best = (f64::NEG_INFINITY, NEIGHBOURS[0]);
-            for count in NEIGHBOURS {
-                let value = value(&head(count, &learned)?);
-                if value > best.0 {
-                    best = (value, count);
-                }
-            }
-            (head(best.1, &known)?, Chosen::Neighbours(best.1))
+            let heads = |learned: &[&Example]| NEIGHBOURS.iter().map(|count| head(*count, learned)).collect();
+            let (at, chosen_by) = best_setting(&groups, heads)?;
+            let known: Vec<&Example> = groups.concat();
+            let (head, chosen) = (head(NEIGHBOURS[at], &known)?, Chosen::Neighbours(NEIGHBOURS[at]));
+            Ok(Fit { head, chosen, learned_from: known.len(), chosen_by, stages: Vec::new() })
         }
         Kind::Kernel => {
-            let sample = &learned[..learned.len().min(SHAPE_QUESTIONS_MAX)];
-            let mut best = (f64::NEG_INFINITY, SHAPES[0]);
-            for shapes in SHAPES.chunk_by(|a, b| (a.hidden, a.form) == (b.hidden, b.form)) {
-                let ridges: Vec<f64> = shapes.iter().map(|shape| shape.ridge).collect();
-                let heads = KernelHead::fit_ridges(identity, sample, shapes[0], &ridges)?;
-                for (shape, head) in shapes.iter().zip(heads) {
-                    let value = value(&Head::Kernel(head));
-                    if value > best.0 {
-                        best = (value, *shape);
-                    }
+            let heads = |learned: &[&Example]| {
+                let sample = &learned[..learned.len().min(SHAPE_QUESTIONS_MAX)];
+                let mut heads = Vec::with_capacity(SHAPES.len());
+                for shapes in SHAPES.chunk_by(|a, b| (a.hidden, a.form) == (b.hidden, b.form)) {
+                    let ridges: Vec<f64> = shapes.iter().map(|shape| shape.ridge).collect();
+                    let fitted = KernelHead::fit_ridges(identity, sample, shapes[0], &ridges)?;
+                    heads.extend(fitted.into_iter().map(Head::Kernel));
                 }
-            }
-            let head = KernelHead::fit(identity, &known, best.1)?;
-            (Head::Kernel(head), Chosen::Kernel(best.1))
+                Ok(heads)
+            };
+            let (at, chosen_by) = best_setting(&groups, heads)?;
+            let known: Vec<&Example> = groups.concat();
+            let head = Head::Kernel(KernelHead::fit(identity, &known, SHAPES[at])?);
+            let chosen = Chosen::Kernel(SHAPES[at]);
+            Ok(Fit { head, chosen, learned_from: known.len(), chosen_by, stages: Vec::new() })
         }
-    };
-    Ok(Fit { head, chosen, learned_from, chosen_by, stages })
+    }
+}
+
+/// The index of the setting whose heads have the most value, and the number of questions that chose it. In turns, one part of
+/// the questions chooses among the heads that the others give.
+fn best_setting(
+    groups: &[Vec<&Example>],
+    heads: impl Fn(&[&Example]) -> Result<Vec<Head>, HeadError>,
+) -> Result<(usize, usize), HeadError> {
+    let (mut values, mut chosen_by) = (Vec::new(), 0);
+    for turn in 0..TURNS {
+        let (mut learned, mut choosing) = (Vec::new(), Vec::new());
+        for (at, group) in groups.iter().enumerate() {
+            if at % ONE_CHOOSES_IN == turn { choosing.extend(group) } else { learned.extend(group) }
+        }
+        chosen_by += choosing.len();
+        let heads = heads(&learned)?;
+        values.resize(heads.len(), 0.0);
+        for (sum, head) in values.iter_mut().zip(&heads) {
+            let standing = Standing::of(&of_head(head, &choosing));
+            *sum += standing.value * as_f64(standing.questions);
+        }
+    }
+    let best = values.iter().enumerate().rev().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    Ok((best.map_or(0, |(at, _)| at), chosen_by))
+}
+
+fn fit_linear(
+    dataset: &Dataset,
+    identity: &Identity,
+    mut groups: Vec<Vec<&Example>>,
+    options: &Options,
+) -> Result<Fit, TrainError> {
+    let questions: usize = groups.iter().map(Vec::len).sum();
+    #[expect(clippy::integer_division, reason = "about this share")]
+    let choosing = taken(&mut groups, as_f64(questions / ONE_CHOOSES_IN), 1);
+    let learned: Vec<&Example> = groups.concat();
+    let (pull, [first, second]) = linear(dataset, identity, [&learned, &choosing], options)?;
+    let value = |head: &Head| Standing::of(&of_head(head, &choosing)).value;
+    let is_better = value(&second) > value(&first);
+    let (stage, head) = if is_better { (Stage::Evolved, &second) } else { (Stage::Supervised, &first) };
+    let (head, chosen) = (head.clone(), Chosen::Linear { stage, pull });
+    let mut stages = vec![(Stage::Supervised.as_str(), first)];
+    if options.iterations > 0 {
+        stages.push((Stage::Evolved.as_str(), second));
+    }
+    Ok(Fit { head, chosen, learned_from: learned.len(), chosen_by: choosing.len(), stages })
 }
 
 /// The linear heads of both stages, and the strength of regularisation.
