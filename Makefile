@@ -120,10 +120,8 @@ test-training: ## lint training/, check its types, and run its light tests
 	    uv run --no-sync ruff check . && uv run --no-sync ruff format --check . && uv run --no-sync mypy && uv run --no-sync pytest
 
 .PHONY: test-training-torch
-test-training-torch: ## run all tests of training/, those that train models over podium rollout too (fetches PyTorch: 5 GB)
-	@scripts/setup build test
-	@scripts/claim-target
-	cargo build -p podium --bin podium
+test-training-torch: binaries ## run all tests of training/, those that train models over podium rollout too (fetches PyTorch: 5 GB)
+	@scripts/setup test
 	cd training && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training PODIUM=$(PODIUM) uv run --frozen --group test --group train --group llm pytest
 
 .PHONY: quick
