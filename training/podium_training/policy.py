@@ -17,8 +17,8 @@ from podium_training.model import Cache, Conductor
 
 @dataclass(frozen=True)
 class Scores:
-    """The logarithmic probability of each token of some completions, the entropy of its choice, and whether it exists. One row for each
-    completion, padded."""
+    """The logarithmic probability of each token of some completions, the entropy among the workers that it could name, and whether it
+    exists. One row for each completion, padded."""
 
     log_probabilities: Tensor
     entropies: Tensor
@@ -75,9 +75,10 @@ class NanoPolicy:
     # nano decides in its line of reasoning, right after the skill; the list repeats the numbers.
     _WORKER = re.compile(r'(?:: |; )"[^"]*" [a-z]+ (\d+)')
 
-    def __init__(self, model: Conductor, tokenizer: Any) -> None:
+    def __init__(self, model: Conductor, tokenizer: Any, workers: int = 10) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.end = tokenizer.token_to_id(plan.END)
+        self.digits = torch.tensor([tokenizer.token_to_id(str(digit)) for digit in range(min(workers, 10))])
 
     def prompt(self, question: str) -> list[int]:
         return self.tokenizer.encode(plan.prompt(question)).ids
@@ -103,10 +104,7 @@ class NanoPolicy:
         inputs, targets = sft.collate([sft.Example(p, c) for p, c in zip(prompts, completions, strict=True)])
         exists = targets != sft.IGNORED
         logits = self.model.logits(self.model(inputs)[exists]) / temperature
-        log_all = logits.log_softmax(-1)
-        chosen = log_all.gather(-1, targets[exists][:, None])[:, 0]
-        entropies = -(log_all.exp() * log_all).sum(-1)
-        return _padded(exists, chosen, entropies)
+        return _padded(exists, *_scores(logits, targets[exists], self.digits))
 
     def text(self, completion: list[int]) -> str:
         return self.tokenizer.decode(completion, skip_special_tokens=False).split(plan.END)[0]
@@ -126,6 +124,14 @@ class NanoPolicy:
         export.export(self.model, self.tokenizer, path, name="podium-nano-rl")
         sft.save(folder / "checkpoint", self.model, self.tokenizer)
         return [path, folder / "checkpoint"]
+
+
+def _scores(logits: Tensor, targets: Tensor, digits: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithmic probabilities of the targets, and the entropy among the digits of workers. A bonus on the entropy among all tokens
+    would make the model write anything but a worker."""
+    among_workers = logits[:, digits].log_softmax(-1)
+    chosen = logits.log_softmax(-1).gather(-1, targets[:, None])[:, 0]
+    return chosen, -(among_workers.exp() * among_workers).sum(-1)
 
 
 def _padded(exists: Tensor, chosen: Tensor, entropies: Tensor) -> Scores:
@@ -152,6 +158,7 @@ class TransformersPolicy:
         self.model, self.tokenizer = model, tokenizer
         self.template, self.workers = prompt, workers
         self.end = tokenizer.eos_token_id
+        self.digits = torch.tensor(tokenizer.convert_tokens_to_ids([str(digit) for digit in range(min(workers, 10))]))
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.end
 
     def prompt(self, question: str) -> list[int]:
@@ -184,10 +191,7 @@ class TransformersPolicy:
         lengths = torch.tensor([len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)], device=inputs.device)
         mask = (torch.arange(inputs.shape[1], device=inputs.device) < lengths[:, None]).long()
         logits = self.model(input_ids=inputs, attention_mask=mask).logits[exists].float() / temperature
-        log_all = logits.log_softmax(-1)
-        chosen = log_all.gather(-1, targets[exists][:, None])[:, 0]
-        entropies = -(log_all.exp() * log_all).sum(-1)
-        return _padded(exists, chosen, entropies)
+        return _padded(exists, *_scores(logits, targets[exists], self.digits.to(logits.device)))
 
     def text(self, completion: list[int]) -> str:
         return self.tokenizer.decode([token for token in completion if token != self.end])
@@ -212,7 +216,7 @@ def load(settings: GrpoSettings) -> Policy:
     if settings.model.kind == "nano":
         from podium_training import nano_gguf
 
-        return NanoPolicy(*nano_gguf.load(settings.path(settings.model.start)))
+        return NanoPolicy(*nano_gguf.load(settings.path(settings.model.start)), settings.rollout.workers)
     return _transformers(settings)
 
 

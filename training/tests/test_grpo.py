@@ -1,6 +1,7 @@
 """Reinforcement learning itself, on tiny models. Needs the dependency group "train", and "llm" for the last tests; skipped without."""
 
 import json
+import math
 import os
 import random
 from dataclasses import replace
@@ -13,6 +14,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("gguf")
 
 from podium_training import export, grpo, nano_gguf, plan, sft, tokenizer  # noqa: E402
+from podium_training import policy as policy_module  # noqa: E402
 from podium_training.grpo_settings import BaseSettings, GrpoSettings, ModelSettings, RolloutSettings, Stage, TrainSettings  # noqa: E402
 from podium_training.model import Conductor, Shape  # noqa: E402
 from podium_training.policy import NanoPolicy, Policy, overlapping, spans  # noqa: E402
@@ -94,6 +96,14 @@ def test_scores_are_those_of_the_sampled_tokens() -> None:
         log_all = policy.model.logits(policy.model(tokens[:, :-1]))[0, len(prompt) - 1 :].log_softmax(-1)
     wanted = log_all.gather(-1, tokens[0, len(prompt) :][:, None])[:, 0]
     assert torch.allclose(scores.log_probabilities[0, : len(completions[0])], wanted, atol=1e-4)
+
+
+def test_the_entropy_is_that_among_workers() -> None:
+    logits = torch.zeros(2, 600)
+    logits[0, 500] = 50.0  # Almost certainly no worker at all, and equally each of ten if one.
+    logits[1, 3] = 50.0
+    _, entropies = policy_module._scores(logits, torch.tensor([3, 3]), torch.arange(3, 13))
+    assert entropies.tolist() == pytest.approx([math.log(10), 0.0], abs=1e-4)
 
 
 def test_rewarded_plans_become_more_likely(tmp_path: Path) -> None:
