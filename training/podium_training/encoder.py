@@ -6,13 +6,13 @@ The files are `config.json`, `model.safetensors` and `tokenizer.json` or `vocab.
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+Array: TypeAlias = NDArray[np.float32]
 LAYER = {
     "attention.self.query": "attn_q",
     "attention.self.key": "attn_k",
