@@ -376,11 +376,11 @@ def test_a_conversation_that_fits_no_worker_is_refused_by_its_code(direct: Podiu
     assert (error.code, error.param) == ("context_length_exceeded", "messages")
 
 
-def test_a_worker_that_declines_is_a_refusal(direct: Podium) -> None:
+def test_a_worker_that_declines_is_a_refusal(fresh: Podium) -> None:
     question = "What is the number of days between 3 March 2024 and 17 May 2025?"
-    message = ask(direct, question).choices[0].message
+    message = ask(fresh, question).choices[0].message
     assert message.content is None and "word questions" in message.refusal
-    chunks = [chunk.choices[0].delta for chunk in ask(direct, question, stream=True) if chunk.choices]
+    chunks = [chunk.choices[0].delta for chunk in ask(fresh, question, stream=True) if chunk.choices]
     assert [delta.refusal for delta in chunks if delta.refusal] == [message.refusal]
 
 
