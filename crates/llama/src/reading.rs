@@ -1,6 +1,6 @@
 //! Reads a question for the mini head: the prompt, and which hidden state is used.
 //!
-//! A bundle with an [`Encoder`](crate::Encoder) uses the encoder's vector of the question. Without one, the prompt is the question alone in the conductor's template, without instructions and workers. So it costs no more than
+//! A bundle with an [`Encoder`] uses the encoder's vector of the question. Without one, the prompt is the question alone in the conductor's template, without instructions and workers. So it costs no more than
 //! the question and does not depend on the policy. The mini head gets the hidden state at the penultimate token, as in
 //! TRINITY (arXiv 2512.04695), where the last token was worse.
 
