@@ -76,8 +76,8 @@ impl Run {
         if self.is_suspended() { Some(self.text_before_calls(self.reply)) } else { self.answer() }
     }
 
-    /// The reasoning before the text of the current reply; empty if there is none, the client is not shown it, or the reply is not
-    /// complete.
+    /// The reasoning before the text of the current reply. Empty if the worker wrote none, if the client may not see it, or if the
+    /// reply is incomplete.
     pub fn reply_reasoning(&self) -> &str {
         match self.state {
             RunState::Succeeded { round, step } => {

@@ -51,7 +51,7 @@ impl Extender {
     pub async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.shared.clock);
         let mut beat = clock.sleep(Duration::ZERO);
-        let (mut extends, mut beats) = (true, 1_u32);
+        let (mut extends, mut beats) = (true, 0_u32);
         loop {
             let woken = tokio::select! {
                 biased;
@@ -61,12 +61,14 @@ impl Extender {
             };
             match woken {
                 Woken::Beat => {
-                    if beats.is_multiple_of(EACH_EVERY) {
-                        self.shared.may_have_lost.store(true, Ordering::Relaxed);
-                    }
-                    if self.keep().await {
+                    // Probes do not count: one that fails halfway must not begin with all names again.
+                    if self.shared.state.is_shared() {
                         beats = beats.wrapping_add(1);
+                        if beats.is_multiple_of(EACH_EVERY) {
+                            self.shared.may_have_lost.store(true, Ordering::Relaxed);
+                        }
                     }
+                    self.keep().await;
                 }
                 Woken::Call => self.give_back().await,
             }
@@ -99,16 +101,14 @@ impl Extender {
         }
     }
 
-    /// Keeps the leases and returns whether Redis answered every call.
-    async fn keep(&self) -> bool {
-        let kept = self.try_keep().await;
-        match &kept {
+    async fn keep(&self) {
+        match self.try_keep().await {
             Ok(()) => self.reached(),
-            Err(failure) => self.failed(failure),
+            Err(failure) => self.failed(&failure),
         }
-        kept.is_ok()
     }
 
+    /// Gives the sign of life, settles what has ended, and names the leases that Redis may not know.
     async fn try_keep(&self) -> Result<(), Failure> {
         let Shared { leases, link, members, may_have_lost, .. } = &*self.shared;
         let beat = link.beat(leases, &leases.holding()).await?;

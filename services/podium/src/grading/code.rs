@@ -157,7 +157,7 @@ async fn talk(child: &mut Child, job: &Job<'_>) -> io::Result<String> {
         return Err(io::Error::other("the process has no pipes"));
     };
     let give = async {
-        // A process that ends early does not read all of it.
+        // A program that ends before it has read its input is no error here: its verdict is missing then.
         let _ = stdin.write_all(&serde_json::to_vec(job)?).await;
         drop(stdin);
         io::Result::Ok(())
