@@ -1,9 +1,12 @@
 //! Live signals within one process.
 //!
-//! Each run has the text so far of every attempt that writes, and a channel after the first subscription. Both change under one lock,
-//! so a subscriber gets the text so far and then every later piece, each exactly once.
+//! Each run has the text so far of every attempt that writes, and a queue for each watcher. Both change under one lock, so a subscriber
+//! gets the text so far and then every later piece, each exactly once.
+
+mod watcher;
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -13,6 +16,8 @@ use podium_domain::policy::OUTPUT_BYTES_MAX;
 use podium_ports::live::{Frame, LiveError, LiveStream, Signal, Signals, Stops};
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
+
+use crate::live::watcher::Watcher;
 
 /// The live stream's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +41,8 @@ const STOPS_MAX: usize = 1024;
 
 /// Carries signals within this process.
 ///
-/// The text of an attempt is held until a newer attempt at the same step begins, the run is silent for longer than others, or a
-/// bound is reached. So a late subscriber may also get the text of a step that is done; the store has its claim. An attempt is not
+/// The text of an attempt is held until a newer attempt at the same step begins, the run ends or is suspended, the run is silent for
+/// longer than others, or a bound is reached. So a late subscriber may also get the text of a step that is done; the store has its claim. An attempt is not
 /// held if its beginning was missed, or if its text exceeds what any policy allows. Its later pieces still go to watchers, which see
 /// the gap from the offset.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ struct Hot {
 
 #[derive(Debug, Default)]
 struct HotRun {
-    watchers: Option<broadcast::Sender<Signal>>,
+    watchers: Vec<Watcher>,
     attempts: BTreeMap<(u16, StepIndex), Attempt>,
     last_tick: u64,
 }
@@ -117,14 +122,20 @@ impl Hot {
         self.text_bytes = self.text_bytes - before + after;
     }
 
+    fn drop_text(&mut self, run: RunId) {
+        if let Some(entry) = self.runs.get_mut(&run) {
+            self.text_bytes -= entry.text_bytes();
+            entry.attempts.clear();
+        }
+    }
+
     fn forget(&mut self, run: RunId) {
         if let Some(entry) = self.runs.remove(&run) {
             self.text_bytes -= entry.text_bytes();
         }
     }
 
-    /// Enforces the bounds, except on the run that is being notified. Watched runs keep their channel, which is bounded by their
-    /// watchers.
+    /// Enforces the bounds, except on the run that is being notified. Watched runs keep their watchers, whose queues are bounded.
     fn evict(&mut self, published: RunId, options: &LiveOptions) {
         while self.runs.len() > options.runs_max || self.text_bytes > options.text_bytes_max {
             let others =
@@ -132,18 +143,15 @@ impl Hot {
             let Some(run) = others.min_by_key(|(_, entry)| entry.last_tick).map(|(run, _)| *run) else {
                 break;
             };
-            let watchers = self.runs.get_mut(&run).and_then(|entry| entry.watchers.take());
-            let watchers = watchers.filter(|watchers| watchers.receiver_count() > 0);
+            let watchers = self.runs.get_mut(&run).map(|entry| mem::take(&mut entry.watchers));
             self.forget(run);
-            if watchers.is_some() {
-                self.runs.insert(run, HotRun { watchers, ..HotRun::default() });
+            let left = HotRun { watchers: watchers.unwrap_or_default(), ..HotRun::default() };
+            if left.is_watched() {
+                self.runs.insert(run, left);
             }
         }
-        if self.text_bytes > options.text_bytes_max
-            && let Some(entry) = self.runs.get_mut(&published)
-        {
-            self.text_bytes -= entry.text_bytes();
-            entry.attempts.clear();
+        if self.text_bytes > options.text_bytes_max {
+            self.drop_text(published);
         }
     }
 }
@@ -154,7 +162,7 @@ impl HotRun {
     }
 
     fn is_watched(&self) -> bool {
-        self.watchers.as_ref().is_some_and(|watchers| watchers.receiver_count() > 0)
+        self.watchers.iter().any(Watcher::is_there)
     }
 
     /// Whether evicting it would free nothing.
@@ -162,11 +170,9 @@ impl HotRun {
         self.attempts.is_empty() && self.is_watched()
     }
 
-    fn tell(&self, signal: Signal) {
-        if let Some(watchers) = &self.watchers {
-            // Without watchers, sending fails, which is no error.
-            let _ = watchers.send(signal);
-        }
+    fn tell(&mut self, signal: &Signal) {
+        self.watchers.retain(Watcher::is_there);
+        self.watchers.iter_mut().for_each(|watcher| watcher.tell(signal));
     }
 }
 
@@ -187,12 +193,17 @@ impl Attempt {
 impl LiveStream for MemoryLive {
     async fn publish(&self, run: RunId, signal: Signal) -> Result<(), LiveError> {
         let mut hot = self.lock();
-        if let Signal::Frame(frame) = &signal {
-            hot.hold(run, frame);
-            hot.evict(run, &self.options);
+        match &signal {
+            Signal::Frame(frame) => {
+                hot.hold(run, frame);
+                hot.evict(run, &self.options);
+            }
+            // The store has all text now.
+            Signal::Ended { .. } => hot.drop_text(run),
+            Signal::Committed { .. } | Signal::Planning { .. } | Signal::Missed => {}
         }
-        let Some(entry) = hot.runs.get(&run) else { return Ok(()) };
-        entry.tell(signal);
+        let Some(entry) = hot.runs.get_mut(&run) else { return Ok(()) };
+        entry.tell(&signal);
         if entry.attempts.is_empty() && !entry.is_watched() {
             hot.forget(run);
         }
@@ -202,8 +213,9 @@ impl LiveStream for MemoryLive {
     async fn subscribe(&self, run: RunId) -> Result<Signals, LiveError> {
         let mut hot = self.lock();
         let entry = hot.touch(run);
-        let watchers = entry.watchers.get_or_insert_with(|| broadcast::Sender::new(self.options.signals_max));
-        let later = BroadcastStream::new(watchers.subscribe());
+        let (watcher, later) = Watcher::new(self.options.signals_max);
+        entry.watchers.retain(Watcher::is_there);
+        entry.watchers.push(watcher);
         let so_far = entry.attempts.iter().filter(|(_, attempt)| !attempt.text.is_empty());
         let so_far: Vec<_> = so_far
             .map(|(&(round, step), attempt)| {
@@ -213,7 +225,6 @@ impl LiveStream for MemoryLive {
             .collect();
         hot.evict(run, &self.options);
         drop(hot);
-        let later = later.map(|signal| signal.unwrap_or(Signal::Missed));
         Ok(futures::stream::iter(so_far).chain(later).boxed())
     }
 

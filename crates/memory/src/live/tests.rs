@@ -98,9 +98,10 @@ async fn a_slow_watcher_is_notified_of_missed_signals() {
     for version in 1..=10 {
         scene.say(Signal::Committed { version }).await;
     }
-    let heard = heard(&mut signals);
-    assert_eq!(heard.first(), Some(&Signal::Missed));
-    assert_eq!(heard.last(), Some(&Signal::Committed { version: 10 }));
+    let first = [1, 2, 3, 4].map(|version| Signal::Committed { version });
+    assert_eq!(heard(&mut signals), [&first[..], &[Signal::Missed]].concat());
+    scene.say(Signal::Committed { version: 11 }).await;
+    assert_eq!(heard(&mut signals), [Signal::Committed { version: 11 }]);
 }
 
 #[tokio::test]
@@ -110,6 +111,23 @@ async fn signals_without_watchers_leave_no_state() {
     assert!(scene.live.lock().runs.is_empty());
     drop(scene.watch().await);
     scene.say(Signal::Committed { version: 2 }).await;
+    assert!(scene.live.lock().runs.is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_ends_leaves_no_text() {
+    let scene = a_scene(LiveOptions::default());
+    let (mut signals, claim) = (scene.watch().await, scene.ids.claim_id());
+    let said = [frame(0, claim, 0, "text"), Signal::Ended { version: 2 }];
+    for signal in &said {
+        scene.say(signal.clone()).await;
+    }
+    assert_eq!(heard(&mut signals), said);
+    assert_eq!(scene.live.lock().text_bytes, 0);
+    assert_eq!(heard(&mut scene.watch().await), []);
+    drop(signals);
+    scene.say(frame(0, claim, 0, "text")).await;
+    scene.say(Signal::Ended { version: 3 }).await;
     assert!(scene.live.lock().runs.is_empty());
 }
 
