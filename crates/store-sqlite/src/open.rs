@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use podium_store_format::schema::UnusableSchema;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::connections::Connections;
@@ -144,6 +145,8 @@ fn try_connect(path: &Path, durability: Durability) -> Result<Connection, rusqli
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_MAX)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans must not depend on arguments: SQLite would prepare a statement with `LIMIT ?` again for each execution.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // Under WAL, NORMAL may lose the last commits on a power failure; they record what was paid for.
     let synchronous = match durability {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::params_from_iter;
+use rusqlite::{StatementStatus, params_from_iter};
 
 use crate::{
     Options, Store, accounts, charged, leases, objects, operations, ratings, read, remove, sweep, write,
@@ -113,4 +113,27 @@ async fn no_statement_scans_a_table() {
             assert!(!scanned.is_some_and(|table| TABLES.contains(&table)), "{name}: {steps:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn no_statement_is_prepared_again_for_other_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("podium.db"), Options::default()).await.unwrap();
+    let mut prepared_again = Vec::new();
+    for (name, sql) in statements() {
+        let times = store.write(move |connection| {
+            let mut statement = connection.prepare(sql).unwrap();
+            for number in [1, 2, 3] {
+                let numbers = vec![number; statement.parameter_count()];
+                // The numbers may be refused; they were bound nevertheless.
+                let mut rows = statement.query(params_from_iter(numbers)).unwrap();
+                drop(rows.next());
+            }
+            Ok(statement.get_status(StatementStatus::RePrepare))
+        });
+        if times.await.unwrap() > 0 {
+            prepared_again.push(name);
+        }
+    }
+    assert_eq!(prepared_again, [""; 0]);
 }
