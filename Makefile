@@ -153,7 +153,9 @@ check: ## check lock file, format, lints, layers, documents, spelling, SQL and p
 .PHONY: check-deploy
 check-deploy: binaries ## check the Helm chart, images, dashboards and alerts, without a cluster (fetches Prometheus and validators)
 	@scripts/setup python
-	cd deploy/observability && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/observability uv run --frozen --group test pytest
+	cd deploy/observability && export UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/observability && \
+	    uv sync --quiet --frozen --group test && \
+	    uv run --no-sync ruff check . && uv run --no-sync ruff format --check . && uv run --no-sync pytest
 	cd k8s/tests && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/k8s PODIUM_BINARIES=$(CARGO_TARGET_DIR)/debug uv run --frozen pytest
 
 .PHONY: nano

@@ -35,7 +35,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a dashboard. `width` counts columns, of which a row has 24. `no_data` is the reason why the recorded cluster has no data for it, if so."""
+    """One panel of a dashboard.
+
+    `width` counts columns, of which a row has 24. `no_data` is the reason why the recorded cluster has no data for it, if so.
+    """
 
     title: str
     what: str

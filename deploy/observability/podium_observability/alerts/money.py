@@ -1,12 +1,9 @@
 """The alerts on money: spending, waste, budgets and usage."""
 
-from podium_observability.dashboards import PLANNED, SPENT
+from podium_observability.alerts.series import EXECUTOR, GATEWAY, WARNING
+from podium_observability.dashboards.series import PLANNED, SPENT
 from podium_observability.expressions import increase, share
-from podium_observability.model import Alert, Case, Severity
-
-WARNING = Severity.WARNING
-EXECUTOR = 'job="podium-executor",instance="e1"'
-GATEWAY = 'job="podium-gateway",instance="g1"'
+from podium_observability.model import Alert, Case
 
 
 def spent(offset: str = "") -> str:
