@@ -38,11 +38,11 @@ def merged(base: dict, over: dict) -> dict:
     return result
 
 
-def values_of(name: str, **over) -> dict:
-    """The values of a set of ci/, with `over` on top."""
-    values = yaml.safe_load((CHART / "ci" / "minimal-values.yaml").read_text())
+def values_of(name: str, chart: Path = CHART, **over) -> dict:
+    """The values of a set of the chart's ci/, with `over` on top."""
+    values = yaml.safe_load((chart / "ci" / "minimal-values.yaml").read_text())
     if name != "minimal":
-        values = merged(values, yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text()))
+        values = merged(values, yaml.safe_load((chart / "ci" / f"{name}-values.yaml").read_text()))
     return merged(values, over)
 
 
