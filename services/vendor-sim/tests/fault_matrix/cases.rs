@@ -28,6 +28,7 @@ pub(crate) enum Trouble {
 }
 
 /// A row.
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) trouble: Trouble,

@@ -28,8 +28,8 @@ use crate::house::{Delivery, FORMATS, House, QUESTION};
 /// A timeout against hanging tests; durations are not asserted.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Rows that run concurrently: with all of them, a busy machine would be too slow to open their stores.
-const ROWS_AT_ONCE: usize = 6;
+/// Cells of a format that run concurrently: with all of them, a busy machine would be too slow to open their stores.
+const CELLS_AT_ONCE: usize = 6;
 
 /// A running engine for one case, whose plans call the worker of one format.
 struct AtWork {
@@ -228,26 +228,44 @@ fn explains_failure(run: &Run) -> bool {
     reason.to_string().ends_with("; not tried again: its answer had begun")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_run_hangs_and_none_loses_its_record() {
-    let rows = futures::stream::iter(cases()).map(problems_of).buffer_unordered(ROWS_AT_ONCE);
-    let problems = rows.collect::<Vec<_>>().await.concat();
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
+/// Checks all cells of one format. Each format has a test of its own, so that they run concurrently.
+async fn no_run_hangs_or_loses_its_record(format: &'static str) {
+    let cells = cases().into_iter().flat_map(|case| Delivery::BOTH.map(|delivery| (case.clone(), delivery)));
+    let checks = cells.map(|(case, delivery)| async move {
+        let house = House::new().await;
+        let pool = house.pool(&case);
+        // A separate limiter, because the failures of one cell open circuit breakers.
+        let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
+        let problems = cell_problems(&house, &case, &Cell(&case, format, delivery), &at_work).await;
+        at_work.end().await;
+        problems
+    });
+    let problems = futures::stream::iter(checks).buffer_unordered(CELLS_AT_ONCE).collect::<Vec<_>>().await;
+    assert!(problems.concat().is_empty(), "{}", problems.concat().join("\n"));
 }
 
-/// The problems of a row.
-async fn problems_of(case: Case) -> Vec<String> {
-    let (case, house) = (&case, House::new().await);
-    let pool = house.pool(case);
-    let mut problems = Vec::new();
-    for delivery in Delivery::BOTH {
-        for format in FORMATS {
-            // A separate limiter, because the failures of one cell open circuit breakers.
-            let at_work = AtWork::on(pool.clone(), house.vendors(&pool)).await;
-            let cell = Cell(case, format, delivery);
-            problems.extend(cell_problems(&house, case, &cell, &at_work).await);
-            at_work.end().await;
-        }
-    }
-    problems
+// Each test names all formats, so that the compiler reports a new one that has no test.
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_over_openai_chat_hangs_or_loses_its_record() {
+    let [format, _, _, _] = FORMATS;
+    no_run_hangs_or_loses_its_record(format).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_over_openai_responses_hangs_or_loses_its_record() {
+    let [_, format, _, _] = FORMATS;
+    no_run_hangs_or_loses_its_record(format).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_over_anthropic_hangs_or_loses_its_record() {
+    let [_, _, format, _] = FORMATS;
+    no_run_hangs_or_loses_its_record(format).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_over_gemini_hangs_or_loses_its_record() {
+    let [_, _, _, format] = FORMATS;
+    no_run_hangs_or_loses_its_record(format).await;
 }
