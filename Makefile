@@ -52,7 +52,8 @@ planner-cuda: ## build a planner for GPUs and processors into ~/.cache/podium/pl
 
 .PHONY: test
 test: ## run every test, and say how long each part took
-	@took=""; for part in test-rust test-nats test-clients test-training; do \
+	@# test-rust after test-nats: both write target/nextest/ci/junit.xml, and that of all tests is wanted.
+	@took=""; for part in test-nats test-rust test-clients test-training; do \
 	    begun=$$SECONDS; $(MAKE) $$part; took="$$took $$part $$((SECONDS - begun)) s,"; \
 	done; printf 'make test:%s\n' "$${took%,}"
 
@@ -63,12 +64,14 @@ test-rust: ## run the Rust tests, llama.cpp included (without it: cargo nextest 
 	cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE)
 
 .PHONY: test-nats
-test-nats: ## run the queue's tests on nats-server 2.10 and the newest, and the chaos on that (fetched from Debian if not there)
+test-nats: ## run the queue's tests on nats-server 2.10 and the newest, and the chaos that concerns NATS on that (fetched from Debian if not there)
 	@scripts/setup build llama test
 	@scripts/claim-target
 	other="$$(scripts/setup-nats --of 2.10 trixie)" && PODIUM_TEST_NATS_SERVER="$$other" \
 	    cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) -E 'package(podium-queue-nats)'
+	@# Of the faults, only those of the server and of the processes whose messages it must deliver again: test-rust has them all.
 	newest="$$(scripts/setup-nats --newest)" && PODIUM_TEST_NATS_SERVER="$$newest" CHAOS_SEED=$${CHAOS_SEED:-8} \
+	    CHAOS_ONLY="$${CHAOS_ONLY:-NATS,an executor,a planner}" \
 	    cargo nextest run $(WORKSPACE) --profile $(NEXTEST_PROFILE) \
 	    -E 'package(podium-queue-nats) or (package(podium-local-cluster) and test(/^chaos::no_run/))'
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use podium_harness::{Fsync, Nats, Postgres, Proxy, Redis, Service};
 use podium_vendor_sim::{Options as SimOptions, Running, VendorSim};
 use tempfile::TempDir;
@@ -119,7 +120,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything. `binary` is a program whose `main` is [`dispatch`].
+    /// Starts everything: first the servers, then all processes of Podium concurrently, as an orchestrator would. `binary` is a
+    /// program whose `main` is [`dispatch`].
     pub async fn start(binary: &Path, shape: &Shape) -> Result<Self> {
         let files = tempfile::Builder::new().prefix("podium-cluster-").tempdir()?;
         let programs = name_programs(binary, files.path())?;
@@ -127,8 +129,8 @@ impl Cluster {
         let pool = files.path().join("pool.toml");
         std::fs::write(&pool, pool_at(&workers.base_url(), shape)?).context("writing the pool")?;
         let (postgres, nats) = match shape.disks {
-            Disks::Machine => (Postgres::start_with(Fsync::On).await?, Nats::start().await?),
-            Disks::Small => (Postgres::start_on_small_disk().await?, Nats::start_on_small_disk().await?),
+            Disks::Machine => tokio::try_join!(Postgres::start_with(Fsync::On), Nats::start())?,
+            Disks::Small => tokio::try_join!(Postgres::start_on_small_disk(), Nats::start_on_small_disk())?,
         };
         let redis = Redis::start().await?;
         let mut settings = vec![
@@ -156,14 +158,14 @@ impl Cluster {
             [postgres].into_iter().chain(settings.iter().cloned()).collect::<Vec<_>>()
         };
         let [gateway, planner, executor] = programs;
-        let mut gateways = Vec::new();
-        for _ in 0..shape.gateways {
-            gateways.push(start_gateway(&gateway, &with_database(|proxies| &proxies.gateways)).await?);
-        }
-        let settings_of_planners = with_database(|proxies| &proxies.planners);
-        let planners = start_workers(&planner, shape.planners, &settings_of_planners).await?;
-        let settings_of_executors = with_database(|proxies| &proxies.executors);
-        let executors = start_workers(&executor, shape.executors, &settings_of_executors).await?;
+        let of_gateways = with_database(|proxies| &proxies.gateways);
+        let of_planners = with_database(|proxies| &proxies.planners);
+        let of_executors = with_database(|proxies| &proxies.executors);
+        let (gateways, planners, executors) = tokio::try_join!(
+            try_join_all((0..shape.gateways).map(|_| start_gateway(&gateway, &of_gateways))),
+            try_join_all((0..shape.planners).map(|_| start_worker(&planner, &of_planners))),
+            try_join_all((0..shape.executors).map(|_| start_worker(&executor, &of_executors))),
+        )?;
         Ok(Self {
             gateways,
             planners,
@@ -264,19 +266,11 @@ async fn start_gateway(program: &Path, settings: &[(&'static str, String)]) -> R
     .await
 }
 
-async fn start_workers(
-    program: &Path,
-    count: usize,
-    settings: &[(&'static str, String)],
-) -> Result<Vec<Service>> {
-    let mut services = Vec::new();
-    for _ in 0..count {
-        let service = Service::start(program, |[health]: [SocketAddr; 1]| {
-            arguments(settings.iter().chain(&[("listen", health.to_string())]))
-        });
-        services.push(service.await?);
-    }
-    Ok(services)
+async fn start_worker(program: &Path, settings: &[(&'static str, String)]) -> Result<Service> {
+    Service::start(program, |[health]: [SocketAddr; 1]| {
+        arguments(settings.iter().chain(&[("listen", health.to_string())]))
+    })
+    .await
 }
 
 fn arguments<'s>(settings: impl Iterator<Item = &'s (&'static str, String)>) -> Vec<String> {

@@ -4,7 +4,7 @@
 //!
 //! `CHAOS_ROUNDS` (1): the number of times that each kind of fault happens with time to recover; from the second round on, each
 //! also happens once more without that time. `CHAOS_CLIENTS` (100): concurrent runs. `CHAOS_SEED` (7): decides order and times.
-//! `CHAOS_ONLY` (empty): only the kinds of fault whose names, as in the report, contain this.
+//! `CHAOS_ONLY` (empty): only the kinds of fault whose names, as in the report, contain one of these texts, separated by commas.
 //! `CHAOS_REDIS_AWAY_S` (5), `CHAOS_NATS_AWAY_S` (3): seconds for which Redis and NATS are unreachable. `CHAOS_POSTGRES_SLOW_S` (3):
 //! seconds for which each answer of Postgres takes 50 ms longer. Filling disks requires root; otherwise the report says so.
 
@@ -52,15 +52,39 @@ fn setting<T: FromStr<Err: Display>>(name: &str, default: T) -> T {
     text.parse().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// The kinds whose names contain one of the texts, which are separated by commas. Each text must be part of a name.
+fn chosen(only: &str, possible: &[Kind]) -> Vec<Kind> {
+    let texts: Vec<_> = only.split(',').map(str::trim).collect();
+    for text in &texts {
+        let is_known = Kind::ALL.iter().any(|kind| kind.name().contains(text));
+        assert!(is_known, "CHAOS_ONLY: no kind of fault has `{text}` in its name");
+    }
+    let is_chosen = |kind: &&Kind| texts.iter().any(|text| kind.name().contains(text));
+    possible.iter().filter(is_chosen).copied().collect()
+}
+
+#[test]
+fn faults_are_chosen_by_parts_of_their_names() {
+    let possible = Kind::possible(Disks::Machine);
+    assert_eq!(chosen("", &possible), possible);
+    assert_eq!(chosen("NATS killed, a planner", &possible), [Kind::PlannerKilled, Kind::NatsKilled]);
+    // It needs a small disk, and its name is known.
+    assert_eq!(chosen("NATS' disk", &possible), []);
+}
+
+#[test]
+#[should_panic(expected = "CHAOS_ONLY: no kind of fault has `Nats` in its name")]
+fn an_unknown_kind_of_fault_is_an_error() {
+    chosen("NATS,Nats", &Kind::possible(Disks::Machine));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_run_is_lost_or_wrong_while_everything_dies() {
     let cannot = small_disks().err().map(|error| format!("{error:#}"));
     let disks = if cannot.is_none() { Disks::Small } else { Disks::Machine };
     let only: String = setting("CHAOS_ONLY", String::new());
-    let mut kinds = Kind::possible(disks);
-    kinds.retain(|kind| kind.name().contains(&only));
     let plan = Plan {
-        kinds,
+        kinds: chosen(&only, &Kind::possible(disks)),
         left_out: cannot,
         rounds: setting("CHAOS_ROUNDS", 1),
         seed: setting("CHAOS_SEED", 7),

@@ -90,7 +90,7 @@ async fn readiness_names_the_missing_server_and_liveness_ignores_it() {
         get(*address, "/readyz").await.unwrap();
         assert!(asked.elapsed() < Duration::from_secs(1), "a probe waits for a second");
     }
-    assert_eq!(grpc_health(cluster.gateways[0].address(1)).await, ServingStatus::NotServing);
+    grpc_health_becomes(ServingStatus::NotServing, cluster.gateways[0].address(1)).await;
     cluster.postgres.start_again().await.unwrap();
     for (address, _) in &addresses {
         is_ready(*address).await;
@@ -109,7 +109,7 @@ async fn readiness_names_the_missing_server_and_liveness_ignores_it() {
     for (address, _) in &addresses {
         is_ready(*address).await;
     }
-    assert_eq!(grpc_health(cluster.gateways[0].address(1)).await, ServingStatus::Serving);
+    grpc_health_becomes(ServingStatus::Serving, cluster.gateways[0].address(1)).await;
     // Without a share they do not work.
     let executor = &mut cluster.executors[0];
     executor.add_arguments(["--set".to_owned(), "redis_away=hold".to_owned()]);
@@ -121,11 +121,14 @@ async fn readiness_names_the_missing_server_and_liveness_ignores_it() {
     cluster.stop().await.unwrap();
 }
 
-/// The status of gRPC's health service, once it agrees with `/readyz`.
-async fn grpc_health(address: SocketAddr) -> ServingStatus {
+/// Waits until gRPC's health service has the same status as `/readyz`.
+async fn grpc_health_becomes(wanted: ServingStatus, address: SocketAddr) {
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let mut health = HealthClient::new(channel);
-    crate::pause(Duration::from_secs(3)).await;
-    let answer = health.check(HealthCheckRequest { service: String::new() }).await.unwrap();
-    answer.into_inner().status()
+    let health = HealthClient::new(channel);
+    let status = async || {
+        let mut health = health.clone();
+        let answer = health.check(HealthCheckRequest { service: String::new() }).await.ok()?;
+        (answer.into_inner().status() == wanted).then_some(())
+    };
+    crate::until("gRPC's health service agrees", NOTICE_MAX, status).await;
 }

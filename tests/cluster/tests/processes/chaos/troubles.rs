@@ -80,7 +80,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::GatewayKilled,
         Self::PlannerKilled,
         Self::ExecutorKilled,
