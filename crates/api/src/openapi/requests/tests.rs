@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
+use serde_json::{Map, Value, json};
+
+use super::schemas;
 use crate::ApiError;
 use crate::field::{Field, known_members};
 
