@@ -41,7 +41,7 @@ pub(super) struct EvalArgs {
     #[arg(long, value_enum, default_value = "medium")]
     effort: EffortName,
     /// Most questions that are asked concurrently.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
     /// Print one JSON document, which includes each question's outcome.
     #[arg(long)]

@@ -89,23 +89,23 @@ impl From<KindArg> for Kind {
 
 #[derive(Debug, Args)]
 struct FitArgs {
-    /// The random seed, which divides the questions, too.
-    #[arg(long, default_value_t = Options::default().seed)]
+    /// The random seed. It also divides the questions into those for training and those for measuring.
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().seed)]
     seed: u64,
-    /// The worth of a dollar in right answers: a head is trained for the reward minus this factor times the cost.
+    /// How many right answers a US dollar is worth: a head is trained for the reward minus this factor times the cost.
     #[arg(long, value_name = "FACTOR", default_value_t = 0.0)]
     price_factor: f64,
     /// Temperature of a linear head's first targets: a value that is higher by this much is e times as likely.
-    #[arg(long, default_value_t = Options::default().temperature)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().temperature)]
     temperature: f64,
     /// Candidates of one iteration of sep-CMA-ES, the second stage of a linear head.
-    #[arg(long, default_value_t = Options::default().population)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().population)]
     population: usize,
     /// Iterations of sep-CMA-ES; 0 leaves it out.
-    #[arg(long, default_value_t = Options::default().iterations, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().iterations, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     iterations: u32,
     /// Standard deviation of its first population.
-    #[arg(long, default_value_t = Options::default().sigma)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Options::default().sigma)]
     sigma: f64,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct EvalArgs {
     data: DataArgs,
     /// Compare heads by cross-validation with this many folds, 2 to 100, divided by question. Everything is fitted and chosen
     /// without the fold on which it is evaluated.
-    #[arg(long, value_name = "FOLDS")]
+    #[arg(long, value_name = "NUMBER")]
     folds: Option<usize>,
     /// The kinds of heads to compare.
     #[arg(long, value_enum, value_delimiter = ',', requires = "folds", default_values = ["linear", "neighbours", "kernel"])]

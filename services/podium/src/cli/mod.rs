@@ -88,7 +88,7 @@ enum Command {
     Bundle(bundle::BundleCommand),
     /// Ask every question of a file and count the right answers.
     Eval(eval::EvalArgs),
-    /// Carry out and grade what a conductor wrote, for its training by reinforcement: JSON lines in, JSON lines out.
+    /// Run and grade the plans of a conductor in training, for reinforcement learning: JSON lines in, JSON lines out.
     Rollout(rollout::RolloutArgs),
     /// Train and measure mini heads, which choose a worker without a plan.
     #[command(subcommand)]

@@ -41,17 +41,17 @@ pub(super) struct RolloutArgs {
     /// Allow an address for --listen that other machines can reach.
     #[arg(long, requires = "listen")]
     allow_remote: bool,
-    /// Most rollouts that are carried out concurrently. No further input is read meanwhile.
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=IN_FLIGHT_MAX))]
+    /// Most concurrent rollouts. While there are as many, no further input is read.
+    #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=IN_FLIGHT_MAX))]
     in_flight: u16,
     /// Most steps of a plan.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=i64::from(STEPS_MAX)))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=i64::from(STEPS_MAX)))]
     steps_max: u16,
     /// Longest time of a rollout, in milliseconds. A run that takes longer has no reward.
-    #[arg(long, default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=DEADLINE_MS_MAX))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=DEADLINE_MS_MAX))]
     deadline_ms: u64,
     /// The reward of a plan with a wrong answer, 0 to 1. A completion that is no plan has 0, a right answer 1.
-    #[arg(long, default_value_t = 0.5, value_parser = reward)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.5, value_parser = reward)]
     reward_wrong: f64,
     #[command(flatten)]
     setup: SetupArgs,

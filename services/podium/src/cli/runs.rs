@@ -32,7 +32,7 @@ pub(super) enum RunsCommand {
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
     /// Most runs to list, at most 200.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
     #[command(flatten)]
     from: FromArgs,

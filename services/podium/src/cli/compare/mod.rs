@@ -37,7 +37,7 @@ use systems::System;
 pub(super) struct CompareArgs {
     /// Compare this system with the others, as NAME=CONDUCTOR: a value of the setting `conductor` for podium-ultra, or `mini` for
     /// podium-mini, or `random` for a worker that is drawn for each question, or `neighbours:FILE` for the worker that answered the
-    /// most similar questions of a file of `--outcomes` best. Can be repeated.
+    /// most similar questions of a file of `--outcomes` best. May be repeated.
     #[arg(long = "system", value_name = "NAME=CONDUCTOR", conflicts_with_all = ["outcomes", "tier"])]
     systems: Vec<System>,
     /// Compare each worker of the pool, too, and with them the best single worker and an oracle that always asks a worker that is
@@ -47,8 +47,8 @@ pub(super) struct CompareArgs {
     /// Also compare each system in pairs with this one. The best single worker is always compared with.
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// The seed of the questions' seeds, which conductors and workers get.
-    #[arg(long, default_value_t = 1)]
+    /// The random seed. Each question's seed follows from it, and is sent to conductors and workers.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u32,
     /// Draw accuracy over cost into this file, as an SVG image.
     #[arg(long, value_name = "FILE")]
