@@ -161,6 +161,18 @@ check-deploy: binaries ## check the Helm chart, images, dashboards and alerts, w
 	    uv run --no-sync ruff check . && uv run --no-sync ruff format --check . && uv run --no-sync pytest
 	cd k8s/tests && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/k8s PODIUM_BINARIES=$(CARGO_TARGET_DIR)/debug uv run --frozen pytest
 
+.PHONY: record-alerts
+record-alerts: binaries ## record how faults of real processes make each alert fire (22 minutes); SCENARIO for one of the clusters
+	@scripts/setup python servers
+	cd deploy/observability && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/observability uv run --frozen --group test \
+	    python -m podium_observability provoke --binaries $(CARGO_TARGET_DIR)/debug --work $(CACHE)/alerts $(if $(SCENARIO),--only $(SCENARIO))
+
+.PHONY: record-panels
+record-panels: binaries ## record the metrics of a cluster under load and faults for the dashboards (6 minutes)
+	@scripts/setup python servers
+	cd deploy/observability && UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/observability uv run --frozen --group test \
+	    python -m podium_observability record --binaries $(CARGO_TARGET_DIR)/debug --work $(CACHE)/panels
+
 .PHONY: nano
 nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 GB)
 	@scripts/setup test

@@ -1,4 +1,4 @@
-"""Records the metrics of a real cluster under load and faults, for the tests to query.
+"""Records the metrics of a real cluster under load and faults, for the panels of the dashboards.
 
 It starts `podium-local-cluster` and one more gateway, planner and executor with a second conductor, a step cache and a
 budget. It asks questions for some minutes, makes the vendor fail, and freezes Redis, NATS and Postgres in turn.
@@ -6,25 +6,20 @@ Every 15 seconds it reads `/metrics` of each process. The result is one file in 
 which `promtool tsdb create-blocks-from openmetrics` reads.
 """
 
-import contextlib
-import json
 import lzma
-import os
 import random
 import re
 import signal
-import subprocess
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from podium_observability.cluster import Clients, Cluster, Process, Sample, Scraper, Step, get, play
 
 SCRAPE_SECONDS = 15
 CLIENTS = 6
 OPERATIONS = ("plus", "minus", "times")
+# Few questions: some repeat, and the step cache answers them.
+NUMBERS = range(10, 14)
 # Seconds from the start at which each fault begins, and how long it lasts.
 VENDOR_FAILS = (60, 60)
 VENDOR_LIMITS = (130, 20)
@@ -33,111 +28,24 @@ NATS_FREEZES = (200, 25)
 POSTGRES_FREEZES = (240, 30)
 EXECUTOR_RESTARTS = 280
 ENDS = 340
-
-
-@dataclass
-class Process:
-    """A process of the cluster: its job, where its metrics are, and how it was started."""
-
-    job: str
-    metrics: str
-    child: subprocess.Popen[bytes] | None = None
-    command: list[str] = field(default_factory=list)
-
-
-def get(url: str, body: object | None = None, headers: dict[str, str] | None = None, method: str | None = None) -> bytes:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"content-type": "application/json", **(headers or {})}, method=method)
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return response.read()
-
-
-class Cluster:
-    """`podium-local-cluster`, and the processes that this recording adds to it."""
-
-    def __init__(self, binaries: Path, conductor: str, work: Path) -> None:
-        self.binaries, self.work = binaries, work
-        command = [binaries / "podium-local-cluster", "--gateways", "1", "--planners", "1", "--executors", "2"]
-        self.out = work / "out"
-        with self.out.open("wb") as out:
-            self.child = subprocess.Popen([*map(str, command), "--conductor", conductor], stdout=out, stderr=out)
-        while "Make a key" not in (text := self.out.read_text()):
-            if self.child.poll() is not None:
-                raise SystemExit(f"the cluster did not start: {text}")
-            time.sleep(0.2)
-        self.text = text
-        self.processes = [
-            Process(f"podium-{role}", url)
-            for role, url in (
-                ("gateway", self.found(r"gateway .*\n\s+http://(\S+)/metrics")),
-                ("planner", self.found(r"planner +http://(\S+)/readyz")),
-                *(("executor", url) for url in re.findall(r"executor +http://(\S+)/readyz", text)),
-            )
-        ]
-        self.database, self.vendor = self.found(r"Postgres +(\S+)"), self.found(r"workers +(http://[^/]+)")
-
-    def found(self, pattern: str) -> str:
-        match = re.search(pattern, self.text)
-        if match is None:
-            raise SystemExit(f"no {pattern} in {self.text}")
-        return match.group(1)
-
-    def add(self, job: str, settings: dict[str, str], metrics: str) -> Process:
-        """Starts one more process with the settings of the cluster's own process of that job, and these."""
-        model = next(pid for pid in children(self.child.pid) if arguments(pid)[0].endswith(f"/{job}"))
-        extra = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [str(self.binaries / job), *arguments(model)[1:], *extra]
-        process = Process(job, metrics, None, command)
-        self.processes.append(process)
-        self.start(process)
-        return process
-
-    def start(self, process: Process) -> None:
-        with (self.work / f"{process.job}.log").open("ab") as log:
-            process.child = subprocess.Popen(process.command, stdout=log, stderr=log)
-
-    def server(self, name: str) -> list[int]:
-        """The processes of a server that the cluster started. Redis shows its address in its name."""
-        return [pid for pid in children(self.child.pid) if Path(arguments(pid)[0].split(" ")[0]).name == name]
-
-    def stop(self) -> None:
-        for process in self.processes:
-            if process.child is not None:
-                process.child.terminate()
-        self.child.terminate()
-        self.child.wait(60)
-
-
-def children(pid: int) -> Iterator[int]:
-    """The process and all its descendants."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in task.read_text().split():
-                yield from children(int(child))
-
-
-def arguments(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1] or [""]
-    return [""]
+# Some runs have a deadline that their plan and steps may exceed.
+SHORT_DEADLINE_MS = 1_500
 
 
 def question(dice: random.Random) -> str:
-    numbers = dice.sample(range(10, 18), 2)
+    numbers = dice.sample(NUMBERS, 2)
     return f"What is {numbers[0]} {dice.choice(OPERATIONS)} {numbers[1]}, in words?"
 
 
-def ask_on(gateways: list[str], key: str, seed: int, stop: threading.Event) -> None:
-    """Asks one question after the other until `stop`."""
-    dice = random.Random(seed)
-    while not stop.is_set():
-        model = dice.choice(("podium-ultra", "podium-ultra", "podium-mini"))
-        body = {"model": model, "messages": [{"role": "user", "content": question(dice)}], "temperature": 0}
-        headers = {"authorization": f"Bearer {key}"} if dice.random() < 0.15 else {}
-        with contextlib.suppress(OSError):
-            get(f"http://{dice.choice(gateways)}/v1/chat/completions", body, headers)
-        stop.wait(dice.uniform(0.1, 0.6))
+def body(dice: random.Random) -> dict[str, object]:
+    asked: dict[str, object] = {
+        "model": dice.choice(("podium-ultra", "podium-ultra", "podium-mini")),
+        "messages": [{"role": "user", "content": question(dice)}],
+        "temperature": 0,
+    }
+    if dice.random() < 0.1:
+        asked["podium"] = {"deadline_ms": SHORT_DEADLINE_MS}
+    return asked
 
 
 def behave(vendor: str, faults: list[dict[str, object]]) -> None:
@@ -146,19 +54,9 @@ def behave(vendor: str, faults: list[dict[str, object]]) -> None:
         get(f"{vendor}/control/behaviour/{model}", {"first_token_ms": delay, "token_ms": 5, "faults": faults}, method="PUT")
 
 
-@dataclass
-class Step:
-    """Something that happens at a second of the recording."""
-
-    at: float
-    act: object
-
-
 def freeze(cluster: Cluster, name: str, span: tuple[int, int]) -> list[Step]:
     def send(number: signal.Signals) -> None:
-        for pid in cluster.server(name):
-            for each in children(pid):
-                os.kill(each, number)
+        cluster.signal(cluster.server(name), number)
 
     begin, length = span
     return [Step(begin, lambda: send(signal.SIGSTOP)), Step(begin + length, lambda: send(signal.SIGCONT))]
@@ -169,12 +67,10 @@ def steps(cluster: Cluster, executor: Process) -> list[Step]:
         behave(cluster.vendor, [{"fault": kind, "probability": probability}])
 
     def restart() -> None:
-        if executor.child is not None:
-            executor.child.kill()
-            executor.child.wait()
+        cluster.kill(executor)
         cluster.start(executor)
 
-    planned = [
+    return [
         Step(0, lambda: behave(cluster.vendor, [])),
         Step(VENDOR_FAILS[0], lambda: fault({"kind": "server_error"}, 0.9)),
         Step(sum(VENDOR_FAILS), lambda: behave(cluster.vendor, [])),
@@ -185,36 +81,6 @@ def steps(cluster: Cluster, executor: Process) -> list[Step]:
         *freeze(cluster, "postgres", POSTGRES_FREEZES),
         Step(EXECUTOR_RESTARTS, restart),
     ]
-    return sorted(planned, key=lambda step: step.at)
-
-
-@dataclass
-class Sample:
-    """One line of an exposition, with the time at which it was read."""
-
-    series: str
-    value: str
-    at: float
-
-
-def scrape(processes: list[Process], samples: list[Sample], types: dict[str, str]) -> None:
-    for process in processes:
-        now, up = time.time(), "0"
-        labels = f'job="{process.job}",instance="{process.metrics}"'
-        with contextlib.suppress(OSError):
-            text = get(f"http://{process.metrics}/metrics").decode()
-            up = "1"
-            for line in text.splitlines():
-                if line.startswith("# TYPE "):
-                    _, _, name, kind = line.split()
-                    types[name] = kind
-                elif line and not line.startswith("#"):
-                    series, value = line.rsplit(" ", 1)
-                    name, _, rest = series.partition("{")
-                    inner = f",{rest[:-1]}" if rest else ""
-                    samples.append(Sample(f"{name}{{{labels}{inner}}}", value, now))
-        types["up"] = "gauge"
-        samples.append(Sample(f"up{{{labels}}}", up, now))
 
 
 def open_metrics(samples: list[Sample], types: dict[str, str]) -> str:
@@ -239,10 +105,9 @@ def series_key(series: str, kind: str) -> str:
 
 def record(binaries: Path, conductor: str, work: Path, output: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(binaries, conductor, work)
+    options = ["--gateways", "1", "--planners", "1", "--executors", "2", "--conductor", conductor]
+    cluster, clients, scraper = Cluster(binaries, work, options), Clients(), Scraper()
     samples: list[Sample] = []
-    types: dict[str, str] = {}
-    stop = threading.Event()
     try:
         second = {"conductor_next": "worker:sim-generalist"}
         gateway = "127.0.0.1:28080"
@@ -253,28 +118,18 @@ def record(binaries: Path, conductor: str, work: Path, output: Path) -> None:
         )
         cluster.add("podium-planner", {**second, "listen": "127.0.0.1:28082"}, "127.0.0.1:28082")
         executor = cluster.add("podium-executor", {"step_cache": "exact", "listen": "127.0.0.1:28083"}, "127.0.0.1:28083")
-        podium = [str(cluster.binaries / "podium")]
-        made = subprocess.run([*podium, "key", "create", "--tenant", "acme", "--postgres", cluster.database], capture_output=True, text=True)
-        key = re.search(r"pdm_\w+", made.stdout + made.stderr)
-        if key is None:
-            raise SystemExit(f"no key in {made.stdout}{made.stderr}")
-        budget = ["budget", "set", "--tenant", "acme", "--usd", "0.0002", "--period", "day", "--postgres", cluster.database]
-        subprocess.run([*podium, *budget], check=True)
-        gateways = [cluster.found(r"gateway +http://(\S+)/v1"), gateway]
+        key = cluster.key("acme")
+        cluster.podium("budget", "set", "--tenant", "acme", "--usd", "0.0002", "--period", "day")
         time.sleep(5)
-        asking = [threading.Thread(target=ask_on, args=(gateways, key.group(0), seed, stop), daemon=True) for seed in range(CLIENTS)]
-        for thread in asking:
-            thread.start()
-        began, waiting, last = time.monotonic(), steps(cluster, executor), -SCRAPE_SECONDS
-        while (now := time.monotonic() - began) < ENDS:
-            while waiting and waiting[0].at <= now:
-                waiting.pop(0).act()
-            if now - last >= SCRAPE_SECONDS:
-                last = now
-                scrape(cluster.processes, samples, types)
-            time.sleep(0.2)
+        for seed in range(CLIENTS):
+            dice = random.Random(seed)
+            # One client of six has the key of a tenant with a small budget.
+            clients.ask(1, (cluster.gateway, gateway)[seed % 2], lambda dice=dice: body(dice), key if seed == 0 else "", pause=0.3)
+        # The command line uses gRPC.
+        clients.repeat(lambda: cluster.podium_at(cluster.grpc, "runs", "list"), pause=5)
+        play(steps(cluster, executor), ENDS, SCRAPE_SECONDS, lambda _: samples.extend(scraper.scrape(cluster.processes)))
     finally:
-        stop.set()
+        clients.stop()
         cluster.stop()
         if samples:
-            output.write_bytes(lzma.compress(open_metrics(samples, types).encode(), preset=9))
+            output.write_bytes(lzma.compress(open_metrics(samples, scraper.types).encode(), preset=9))
