@@ -65,6 +65,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
             cost,
             first_token_ms,
             finish,
+            stop_sequence,
             saved,
             ..
         } => {
@@ -81,6 +82,7 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 first_token_ms: *first_token_ms,
                 saved: saved.map(Into::into),
                 reasoning: reasoning_text.clone(),
+                stop_sequence: stop_sequence.clone(),
             })
         }
         E::StepCalled {

@@ -305,6 +305,7 @@ fn policy(tier: Tier, effort: Effort, wanted: v1::Policy, problems: &mut Problem
     }
     policy.turns_max = wanted.turns_max.map_or(policy.turns_max, narrow);
     policy.suspended_ms_max = wanted.suspended_ms_max.unwrap_or(policy.suspended_ms_max);
+    policy.shows_steps = wanted.show_steps.unwrap_or(policy.shows_steps);
     if let Err(e) = policy.check() {
         problems.add(&format!("policy.{}", e.field), e.to_string());
     }

@@ -109,6 +109,7 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         usage: Some(attempts.iter().map(|attempt| attempt.usage).sum::<Usage>().into()),
         cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
         finish_reason: done.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
+        stop_sequence: done.stop_sequence.clone(),
         fell_back_to: done.worker.as_ref().map(ToString::to_string),
         tool_calls: Vec::new(),
     }
@@ -254,6 +255,7 @@ impl From<&Policy> for v1::Policy {
             tools: v1::StepTools::from(policy.tools).into(),
             turns_max: Some(policy.turns_max.into()),
             suspended_ms_max: Some(policy.suspended_ms_max),
+            show_steps: Some(policy.shows_steps),
             workers_allowed: match &policy.workers_allowed {
                 WorkersAllowed::All => Vec::new(),
                 WorkersAllowed::Only(ids) => ids.iter().map(ToString::to_string).collect(),

@@ -71,6 +71,11 @@ impl Message {
         words
     }
 
+    /// Whether it has only blank text.
+    pub fn is_blank(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_))) && self.words().trim().is_empty()
+    }
+
     /// All its text, with a mark for each image and PDF, and with its tool calls and results as lines of text.
     fn marked_words(&self, marks: &mut Marks) -> Cow<'_, str> {
         if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
@@ -123,24 +128,48 @@ pub const CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
 /// The user's turn after words of the assistant at the end of a request; see [`answerable`].
 pub const CONTINUE: &str = "Continue.";
+/// The user's turn of a request that has instructions and nothing else; see [`answerable`].
+pub const FOLLOW_INSTRUCTIONS: &str = "Follow the instructions.";
 
-/// The messages as workers can answer them: a turn [`CONTINUE`] of the user is added after words of the assistant.
-///
-/// Clients send such words to get the rest of an answer that broke off. Several vendors reject them at the end, and the others treat
-/// them in different ways.
-#[must_use]
-pub fn answerable(mut messages: Vec<Message>) -> Vec<Message> {
-    let last = messages.iter().rfind(|message| message.role != Role::System);
-    let has_words = |last: &Message| {
-        last.role == Role::Assistant && last.calls().next().is_none() && !last.words().trim().is_empty()
-    };
-    if last.is_some_and(has_words) {
-        messages.push(Message::new(Role::User, CONTINUE));
-    }
-    messages
+/// Messages as workers can answer them; see [`answerable`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answerable {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// Whether the last one is not the client's.
+    pub has_added_turn: bool,
 }
 
-/// A client's messages: at least one. The last one is the user's: it is not blank, or it has results of tools. Instructions may
+/// The messages as workers can answer them. A turn [`CONTINUE`] of the user is added after words of the assistant, and a turn
+/// [`FOLLOW_INSTRUCTIONS`] if there are instructions only. Blank turns of the user at the end are dropped.
+///
+/// Clients send words of the assistant to get the rest of an answer that broke off, and blank turns or none to have their
+/// instructions followed. Several vendors reject both at the end, and the others treat them in different ways.
+#[must_use]
+pub fn answerable(mut messages: Vec<Message>) -> Answerable {
+    let is_blank_turn = |message: &Message| message.role == Role::User && message.is_blank();
+    let last = messages.iter().rposition(|message| message.role != Role::System && !is_blank_turn(message));
+    let begins_assistant = |last: &Message| {
+        last.role == Role::Assistant && last.calls().next().is_none() && !last.words().trim().is_empty()
+    };
+    let added = match last {
+        Some(last) if begins_assistant(&messages[last]) => Some(CONTINUE),
+        Some(_) => None,
+        None if messages.iter().any(|message| !message.is_blank()) => Some(FOLLOW_INSTRUCTIONS),
+        // Nothing can be answered.
+        None => return Answerable { messages, has_added_turn: false },
+    };
+    let mut index = 0;
+    messages.retain(|message| {
+        let is_at_end = last.is_none_or(|last| index > last);
+        index += 1;
+        !(is_at_end && is_blank_turn(message))
+    });
+    messages.extend(added.map(|text| Message::new(Role::User, text)));
+    Answerable { messages, has_added_turn: added.is_some() }
+}
+
+/// A client's messages: at least one. The last one is the user's: it has words, images, PDFs or results of tools. Instructions may
 /// follow it. Each tool call has its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Message>", into = "Vec<Message>")]
@@ -172,7 +201,7 @@ pub enum ConversationError {
     },
     /// The last message is not a question.
     #[error(
-        "messages must end with a message of role `user` that is not blank, or with the results of tools"
+        "messages must end with a message of role `user` that has text, images or files, or with the results of tools"
     )]
     NoQuestion,
     /// The id of a tool call is empty or longer than [`CALL_ID_BYTES_MAX`].
@@ -215,7 +244,10 @@ impl Conversation {
             return Err(ConversationError::TooLong { bytes });
         }
         pair(&mut messages)?;
-        let asks = |last: &Message| !last.words().trim().is_empty() || last.results().next().is_some();
+        let asks = |last: &Message| {
+            let has_words = !last.words().trim().is_empty();
+            has_words || last.results().next().is_some() || last.attachments().next().is_some()
+        };
         if messages.is_empty() {
             return Err(ConversationError::Empty);
         }
@@ -383,20 +415,53 @@ mod tests {
         let question = turn(Role::User, "count to three");
         let begun = vec![question.clone(), turn(Role::Assistant, "one, ")];
         let asked = [begun.clone(), vec![turn(Role::User, CONTINUE)]].concat();
-        assert_eq!(answerable(begun.clone()), asked);
+        assert_eq!(answerable(begun.clone()), added(asked.clone()));
         assert_eq!(Conversation::new(asked).unwrap().question().lines().last(), Some(CONTINUE));
         let instructed = [begun, vec![turn(Role::System, "be brief")]].concat();
-        assert_eq!(answerable(instructed).last(), Some(&turn(Role::User, CONTINUE)));
+        assert_eq!(answerable(instructed).messages.last(), Some(&turn(Role::User, CONTINUE)));
         let call = Part::ToolCall(ToolCall::new("a", "look", "{}"));
         for unchanged in [
             vec![],
-            vec![turn(Role::System, "be brief")],
+            vec![turn(Role::User, " ")],
+            vec![turn(Role::System, ""), turn(Role::User, "")],
             vec![question.clone()],
             vec![question.clone(), turn(Role::Assistant, " \n")],
             vec![question, turn(Role::Assistant, "I look.").with([call])],
         ] {
-            assert_eq!(answerable(unchanged.clone()), unchanged);
+            assert_eq!(
+                answerable(unchanged.clone()),
+                Answerable { messages: unchanged, has_added_turn: false }
+            );
         }
+    }
+
+    fn added(messages: Vec<Message>) -> Answerable {
+        Answerable { messages, has_added_turn: true }
+    }
+
+    #[test]
+    fn instructions_without_a_question_are_followed() {
+        let turn = |role, text: &str| Message::new(role, text);
+        let brief = || turn(Role::System, "Greet in one word.");
+        for sent in
+            [vec![brief()], vec![brief(), turn(Role::User, "")], vec![turn(Role::User, " \n"), brief()]]
+        {
+            let expected = added(vec![brief(), turn(Role::User, FOLLOW_INSTRUCTIONS)]);
+            assert_eq!(answerable(sent), expected);
+        }
+        let conversation = Conversation::new(answerable(vec![brief()]).messages).unwrap();
+        assert_eq!(conversation.question(), FOLLOW_INSTRUCTIONS);
+    }
+
+    #[test]
+    fn blank_turns_at_the_end_are_dropped() {
+        let (question, blank) = (Message::new(Role::User, "hi"), Message::new(Role::User, " "));
+        let answer = Message::new(Role::Assistant, "hello");
+        let sent = vec![blank.clone(), question.clone(), blank.clone(), blank.clone()];
+        let kept = vec![blank.clone(), question.clone()];
+        assert_eq!(answerable(sent), Answerable { messages: kept, has_added_turn: false });
+        let asked = vec![question.clone(), answer.clone(), Message::new(Role::User, CONTINUE)];
+        assert_eq!(answerable(vec![question, answer, blank]), added(asked));
     }
 
     #[test]
@@ -421,8 +486,8 @@ mod tests {
         let conversation = Conversation::new(vec![message]).unwrap();
         assert_eq!(conversation.question(), "Is this \n[image 1]\na cat?");
         assert_eq!(conversation.messages()[0].words(), "Is this a cat?");
-        let silent = Message::new(Role::User, " ").with([picture()]);
-        assert_eq!(Conversation::new(vec![silent]), Err(ConversationError::NoQuestion));
+        let silent = Message::new(Role::User, "").with([picture()]);
+        assert_eq!(Conversation::new(vec![silent]).unwrap().question(), "[image 1]");
         let many = Message::new(Role::User, "?").with(std::iter::repeat_n(picture(), PARTS_MAX + 1));
         assert_eq!(Conversation::new(vec![many]), Err(ConversationError::TooManyParts { count: 257 }));
         let base64 = "x".repeat(CONVERSATION_BYTES_MAX);

@@ -324,6 +324,15 @@ const fn is_suspended_default(ms: &u64) -> bool {
     *ms == SUSPENDED_MS_DEFAULT
 }
 
+const fn shown() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_shown(shown: &bool) -> bool {
+    *shown
+}
+
 /// The bounds of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
@@ -368,6 +377,9 @@ pub struct Policy {
     /// [`SUSPENDED_MAX`]. Then it fails.
     #[serde(default = "suspended_default", skip_serializing_if = "is_suspended_default")]
     pub suspended_ms_max: u64,
+    /// Whether responses list the steps with their workers, and streams say which step is under way.
+    #[serde(default = "shown", skip_serializing_if = "is_shown")]
+    pub shows_steps: bool,
 }
 
 /// A field is out of its bounds.
@@ -416,6 +428,7 @@ impl Policy {
             },
             turns_max: TURNS_DEFAULT,
             suspended_ms_max: SUSPENDED_MS_DEFAULT,
+            shows_steps: true,
         }
     }
 

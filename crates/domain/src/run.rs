@@ -14,6 +14,7 @@ mod decide;
 mod event;
 mod failure;
 mod head;
+mod progress;
 mod settle;
 mod state_kind;
 mod task;
@@ -43,6 +44,7 @@ pub use command::{
 };
 pub use event::{CONTEXT_EXCEEDED, FailReason, OtherCall, RATE_LIMITED, RunEvent, SequencedEvent};
 pub use failure::MissingStep;
+pub use progress::{Progress, RunningStep};
 pub use state_kind::StateKind;
 pub use task::{Attempt, AttemptOutcome, StepRef, Task, TaskRef, TaskState};
 pub use tool_calls::ReplyWithCalls;
@@ -199,6 +201,9 @@ pub struct StepRun {
     pub turns: Vec<Arc<ToolTurn>>,
     /// Why its worker stopped writing.
     pub finish: Option<FinishReason>,
+    /// The stop sequence that ended its output, if the vendor named it.
+    #[serde(default)]
+    pub stop_sequence: Option<String>,
     /// The last error, if it failed.
     #[serde(default)]
     pub error: Option<String>,
@@ -216,6 +221,7 @@ impl StepRun {
             reasoning_text: String::new(),
             turns: Vec::new(),
             finish: None,
+            stop_sequence: None,
             error: None,
         }
     }

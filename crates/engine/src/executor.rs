@@ -204,7 +204,7 @@ impl Executor {
             return Ok(StepWork::Record(Box::new(Attempted { claimed, command, slot })));
         };
         let (StepRef { round, step }, claim) = (call.step, claimed.claim);
-        let CachedOutput { output, finish, usage } = known.output;
+        let CachedOutput { output, finish, stop_sequence, usage } = known.output;
         let mut live = LiveWriter::new(Form::of(&claimed.run, call.step));
         let text = live.write(&Piece::Text(output.clone()));
         let frame = Frame { round, step, claim, offset: 0, text };
@@ -219,6 +219,7 @@ impl Executor {
             reasoning_text: String::new(),
             spent: Spent::NONE,
             finish,
+            stop_sequence,
             first_token_ms: None,
             saved,
         };

@@ -30,6 +30,9 @@ pub struct CachedOutput {
     pub output: String,
     /// Why the worker stopped.
     pub finish: FinishReason,
+    /// The stop sequence that ended the answer, if the vendor named it. Earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_sequence: Option<String>,
     /// The tokens that the original call used.
     pub usage: Usage,
 }

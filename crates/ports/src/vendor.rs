@@ -117,6 +117,8 @@ pub enum ChatEvent {
     /// A complete tool call with all its arguments, as the worker wrote them. The calls come in their order, after all text. A
     /// caller that needs no live text may ignore the two events above.
     ToolCall(ToolCall),
+    /// The vendor says that this stop sequence ended the answer; right before the end. Many vendors never say it.
+    StopSequence(String),
     /// The end; always the last event of a stream without an error.
     Finished {
         /// Why the answer ended.

@@ -9,6 +9,7 @@ use podium_api::v1::{self, WatchRunResponse};
 use podium_api::{ApiError, AttemptNumbers};
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::run::TaskRef;
+use podium_domain::trace::TraceId;
 use podium_engine::{Engine, ToolCallPiece, Update};
 use podium_ports::store::StoreError;
 use prost::Message as _;
@@ -21,6 +22,14 @@ use crate::use_cases;
 
 /// Silence after which a heartbeat is sent.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+/// A watched run.
+pub(crate) struct Watched {
+    /// The id of its trace.
+    pub(crate) trace: TraceId,
+    /// Its updates.
+    pub(crate) updates: BoxStream<'static, Result<WatchRunResponse, ApiError>>,
+}
 
 struct Watch {
     updates: BoxStream<'static, Result<Update, StoreError>>,
@@ -43,9 +52,9 @@ pub(crate) async fn watch(
     stop: CancellationToken,
     unread: Option<Unread>,
     open: Option<OpenStream>,
-) -> Result<BoxStream<'static, Result<WatchRunResponse, ApiError>>, ApiError> {
+) -> Result<Watched, ApiError> {
     let run = use_cases::load(engine, tenant, id).await?;
-    let attempts = AttemptNumbers::of(&run);
+    let (attempts, trace) = (AttemptNumbers::of(&run), run.trace_id());
     let updates = if run.is_ended() {
         engine.history(id, after).map(|event| event.map(Update::Event)).boxed()
     } else {
@@ -60,7 +69,7 @@ pub(crate) async fn watch(
             Err(error) => Some((Err(error), None)),
         }
     });
-    Ok(messages.boxed())
+    Ok(Watched { trace, updates: messages.boxed() })
 }
 
 impl Watch {
@@ -127,6 +136,8 @@ impl Watch {
                     is_answer,
                 })
             }
+            // Watchers of whole runs have the events themselves.
+            Update::Progress(_) => Message::Heartbeat(v1::Heartbeat { sequence: self.sequence }),
             Update::Restarted { round, step } => {
                 Message::StepRestarted(v1::StepRestarted { round: round.into(), step: step.get().into() })
             }

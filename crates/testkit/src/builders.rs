@@ -192,6 +192,7 @@ pub fn a_result(output: impl Into<String>) -> StepResult {
         reasoning: Vec::new(),
         reasoning_text: String::new(),
         finish: FinishReason::Stop,
+        stop_sequence: None,
         spent: Spent { usage, cost: Cost::from_nano_usd(120_000) },
         first_token_ms: Some(5),
         saved: None,

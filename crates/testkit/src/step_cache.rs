@@ -76,7 +76,12 @@ fn key(number: u8) -> CacheKey {
 
 fn output(text: &str) -> CachedOutput {
     let usage = Usage { prompt_tokens: 100, completion_tokens: 10, cached_tokens: 5, ..Usage::NONE };
-    CachedOutput { output: text.to_owned(), finish: FinishReason::Length, usage }
+    CachedOutput {
+        output: text.to_owned(),
+        finish: FinishReason::Stop,
+        stop_sequence: Some("END".to_owned()),
+        usage,
+    }
 }
 
 impl CacheFixture {

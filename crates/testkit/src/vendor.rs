@@ -124,6 +124,12 @@ impl Answer {
         self.then(Move::Think(text.into()))
     }
 
+    /// Adds the vendor's statement that this stop sequence ends the answer.
+    #[must_use]
+    pub fn stopped_by(self, stop: &str) -> Self {
+        self.then(Move::Send(Box::new(ChatEvent::StopSequence(stop.to_owned()))))
+    }
+
     /// Adds an unstreamed answer of `bytes` bytes that cannot be parsed.
     #[must_use]
     pub fn unread(self, bytes: usize) -> Self {

@@ -97,6 +97,7 @@ async fn ask(vendors: &HttpVendors, worker: &Worker, messages: Vec<Message>) -> 
             ChatEvent::Started { .. }
             | ChatEvent::Quota(_)
             | ChatEvent::Unread(_)
+            | ChatEvent::StopSequence(_)
             | ChatEvent::ToolCallBegun { .. }
             | ChatEvent::ToolArguments { .. } => {}
             ChatEvent::Delta(text) => said.text += &text,

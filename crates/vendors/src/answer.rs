@@ -148,6 +148,8 @@ pub(crate) struct Answer {
     pub(crate) errors: ErrorBuilder,
     /// The vendor's finish reason. More events may follow it.
     pub(crate) reason: Option<FinishReason>,
+    /// The stop sequence that ended the answer, if the vendor named it.
+    pub(crate) stop_sequence: Option<String>,
     /// Consumed tokens, as last reported.
     pub(crate) usage: Option<Usage>,
     /// The vendor has announced the end of the answer.
@@ -171,6 +173,7 @@ impl Answer {
             errors,
             offered,
             reason: None,
+            stop_sequence: None,
             usage: None,
             is_complete: false,
             text_bytes: 0,
@@ -333,6 +336,9 @@ impl Answer {
         self.is_over = true;
         let written_bytes = self.text_bytes + self.reasoning_bytes + call_bytes;
         let usage = self.usage.and_then(|usage| plausible(usage, written_bytes));
+        if let (FinishReason::Stop, Some(stop)) = (reason, self.stop_sequence.take()) {
+            self.items.push_back(Ok(ChatEvent::StopSequence(stop)));
+        }
         self.items.push_back(Ok(ChatEvent::Finished { reason, usage }));
     }
 

@@ -358,6 +358,7 @@ fn write_event(text: &mut String, event: &ChatEvent) {
                 .unwrap_or_default();
             writeln!(text, "call {} of {} with {}{seal}", call.id, call.name, call.arguments)
         }
+        ChatEvent::StopSequence(stop) => writeln!(text, "stopped by {stop:?}"),
         ChatEvent::Finished { reason, usage: None } => writeln!(text, "finished: {reason:?}, no usage"),
         ChatEvent::Finished { reason, usage: Some(usage) } => writeln!(
             text,

@@ -113,6 +113,7 @@ struct Received {
     /// The name and the arguments of each call, as they were streamed.
     live: Vec<(String, String)>,
     finish: Option<FinishReason>,
+    stop_sequence: Option<String>,
     usage: Option<Usage>,
 }
 
@@ -123,6 +124,7 @@ impl Received {
             match event {
                 ChatEvent::Started { vendor_request_id } => received.request_id = vendor_request_id,
                 ChatEvent::Quota(_) | ChatEvent::Unread(_) => {}
+                ChatEvent::StopSequence(stop) => received.stop_sequence = Some(stop),
                 ChatEvent::Delta(text) => {
                     received.text += &text;
                     received.deltas += 1;
@@ -198,11 +200,15 @@ async fn a_limit_and_a_stop_end_the_answer() {
         );
         let stopped = ChatRequest { stops: vec!["ef".to_owned()], ..question("abcdefghijkl") };
         match setup.ask(format, &stopped).await {
-            Ok(received) => assert_eq!(
-                (received.text.as_str(), received.finish),
-                ("abcd", Some(FinishReason::Stop)),
-                "{format}"
-            ),
+            Ok(received) => {
+                assert_eq!(
+                    (received.text.as_str(), received.finish),
+                    ("abcd", Some(FinishReason::Stop)),
+                    "{format}"
+                );
+                let named = (format == "anthropic").then_some("ef");
+                assert_eq!(received.stop_sequence.as_deref(), named, "{format}");
+            }
             Err(error) => {
                 assert_eq!(format, "openai-responses");
                 assert_eq!(error.to_string(), "worker `openai-responses` does not take stop");

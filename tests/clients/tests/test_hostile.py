@@ -253,7 +253,7 @@ def chat_messages() -> list[tuple[object, str]]:
         ([user, {**called, "tool_calls": [{**CALL, "id": 7}]}], "messages[1].tool_calls[0].id"),
         ([user, {**called, "tool_calls": [{"id": "c1", "type": "function"}]}], "messages[1].tool_calls[0].function"),
         ([{"role": "assistant", "content": " "}], "messages"),
-        ([{"role": "system", "content": "x"}], "messages"),
+        ([{"role": "system", "content": " "}], "messages"),
         ([{"role": "user", "content": " \t\n"}], "messages"),
     ]
 

@@ -369,7 +369,10 @@ impl Core {
                 }
                 self.checker.shown_event(run, event);
             }
-            Update::Planning { .. } | Update::Reasoning { .. } | Update::ToolCall { .. } => {}
+            Update::Planning { .. }
+            | Update::Reasoning { .. }
+            | Update::ToolCall { .. }
+            | Update::Progress(_) => {}
             Update::Restarted { round, step } => {
                 self.counts.entry("watcher saw a restart").and_modify(|count| *count += 1).or_insert(1);
                 match ask.shown.get_mut(&(*round, *step)) {
@@ -470,7 +473,8 @@ async fn answer(engine: &Engine, link: &Link, number: usize) -> bool {
                 AnswerPart::Reasoning(_)
                 | AnswerPart::ReasoningRestarted
                 | AnswerPart::CallBegun { .. }
-                | AnswerPart::CallArguments { .. },
+                | AnswerPart::CallArguments { .. }
+                | AnswerPart::Progress(_),
             ) => {}
             Ok(AnswerPart::Ended(run)) => {
                 core.saw_end(number, &run);

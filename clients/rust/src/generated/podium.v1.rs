@@ -256,6 +256,10 @@ pub struct Policy {
     /// How long a suspended run waits for the results of its tool calls, in milliseconds, 1000 to 604800000. Then it fails.
     #[prost(uint64, optional, tag = "33")]
     pub suspended_ms_max: ::core::option::Option<u64>,
+    /// Whether responses over HTTP list the steps with their workers, and streams over HTTP say which step is under way. Absent in a
+    /// request: true. GetRun and WatchRun always show them.
+    #[prost(bool, optional, tag = "34")]
+    pub show_steps: ::core::option::Option<bool>,
 }
 /// Sampling parameters of the workers. A worker is called without the parameters that it does not support; a conductor has its
 /// own sampling settings.
@@ -386,6 +390,9 @@ pub struct Step {
     /// Its tool calls.
     #[prost(message, repeated, tag = "21")]
     pub tool_calls: ::prost::alloc::vec::Vec<ToolCall>,
+    /// The stop sequence that ended its output, if its vendor named one.
+    #[prost(string, optional, tag = "22")]
+    pub stop_sequence: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// One workflow inside a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1372,6 +1379,9 @@ pub struct StepDone {
     /// The reasoning before the output, if the request asks for it and the step is the last one of its plan.
     #[prost(string, tag = "32")]
     pub reasoning: ::prost::alloc::string::String,
+    /// The stop sequence that ended the output, if the vendor named one.
+    #[prost(string, optional, tag = "33")]
+    pub stop_sequence: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// A step's worker called tools.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1641,8 +1651,8 @@ pub struct CreateRunRequest {
     #[prost(string, tag = "2")]
     pub model: ::prost::alloc::string::String,
     /// The conversation: 1 to 1000 messages, together at most 1 MiB, with images and files counted as base64. The last message is the
-    /// user's and has text or results of tools. If there are images or files, all steps use only workers that support them, and each
-    /// worker is shown all of them.
+    /// user's and has text, images, files or results of tools. If there are images or files, all steps use only workers that support
+    /// them, and each worker is shown all of them.
     #[prost(message, repeated, tag = "3")]
     pub messages: ::prost::alloc::vec::Vec<Message>,
     /// The effort. Unspecified: medium.

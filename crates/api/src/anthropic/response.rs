@@ -7,7 +7,7 @@ use podium_domain::usage::Usage;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::finish::{finish_of, refusal_text, reply_suffix};
+use crate::finish::{finish_of, refusal_text, reply_suffix, stop_sequence_of};
 use crate::json::text_of;
 use crate::podium_object::RunBody;
 
@@ -101,7 +101,7 @@ pub(super) struct StopDetails<'a> {
 #[expect(clippy::struct_field_names, reason = "they are the names of the format")]
 pub(super) struct Ending<'a> {
     stop_reason: &'static str,
-    /// Always null: not every vendor says which sequence ended an answer, or whether one did.
+    /// Null if no sequence ended the answer, or if the vendor does not say which one did.
     stop_sequence: Option<&'a str>,
     stop_details: Option<StopDetails<'a>>,
 }
@@ -153,7 +153,9 @@ impl<'a> Ending<'a> {
             category: None,
             explanation: Some(text),
         });
-        Self { stop_reason: stop_reason(run), stop_sequence: None, stop_details }
+        let stop_sequence = stop_sequence_of(run);
+        let stop_reason = if stop_sequence.is_some() { "stop_sequence" } else { stop_reason(run) };
+        Self { stop_reason, stop_sequence, stop_details }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The events of a streamed message.
 
-use podium_domain::run::Run;
+use podium_domain::run::{Progress, Run};
 use serde::Serialize;
 use serde_json::json;
 
@@ -35,7 +35,16 @@ enum Event<'a> {
         podium: RunBody,
     },
     MessageStop,
-    Ping,
+    Ping {
+        /// Only if the policy shows what the run is doing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        podium: Option<PingBody>,
+    },
+}
+
+#[derive(Serialize)]
+struct PingBody {
+    progress: String,
 }
 
 #[derive(Serialize)]
@@ -60,7 +69,7 @@ impl Event<'_> {
             Self::ContentBlockStop { .. } => "content_block_stop",
             Self::MessageDelta { .. } => "message_delta",
             Self::MessageStop => "message_stop",
-            Self::Ping => "ping",
+            Self::Ping { .. } => "ping",
         }
     }
 
@@ -214,9 +223,10 @@ impl MessageStream {
     }
 }
 
-/// The event that is sent while a message makes no progress.
-pub fn ping() -> StreamEvent {
-    Event::Ping.written()
+/// The event that is sent while there is nothing new of a message, with what the run is doing.
+pub fn ping(progress: Option<&Progress>) -> StreamEvent {
+    let podium = progress.map(|progress| PingBody { progress: progress.to_string() });
+    Event::Ping { podium }.written()
 }
 
 /// The event for an error, which ends the stream.
@@ -262,7 +272,7 @@ mod tests {
         stream.open(&mut events);
         stream.text("blue ", &mut events);
         stream.text("light", &mut events);
-        events.push_back(ping());
+        events.push_back(ping(None));
         let names: Vec<_> = events.iter().map(|event| event.name.unwrap()).collect();
         let expected =
             ["message_start", "content_block_start", "content_block_delta", "content_block_delta", "ping"];

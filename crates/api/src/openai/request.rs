@@ -95,7 +95,7 @@ impl Draft {
     fn finish(self, sent: &Value) -> Result<ChatRequest, ApiError> {
         let model = self.model.ok_or_else(|| missing("model"))?;
         let messages = self.messages.ok_or_else(|| missing("messages"))?;
-        let conversation = Conversation::new(answerable(messages))
+        let conversation = Conversation::new(answerable(messages).messages)
             .map_err(|e| ApiError::on_field(ErrorCode::InvalidValue, path_of(sent, &e), e.to_string()))?;
         if self.include_usage.is_some() && !self.stream {
             let message = "`stream_options` is allowed only when `stream` is true";
@@ -183,7 +183,7 @@ pub(super) fn schema_form(field: &Field<'_>, members: &Map<String, Value>) -> Re
 #[cfg(test)]
 mod tests {
     use podium_domain::content::{Image, Part};
-    use podium_domain::conversation::{CONTINUE, Role};
+    use podium_domain::conversation::{CONTINUE, FOLLOW_INSTRUCTIONS, Role};
     use podium_domain::policy::Tier;
     use serde_json::json;
 
@@ -380,6 +380,14 @@ mod tests {
         let conversation = with("messages", messages).unwrap().new_run.request.conversation;
         assert_eq!(conversation.messages().last(), Some(&Message::new(Role::User, CONTINUE)));
         assert_eq!(refusal("messages", json!([{"role": "assistant", "content": " "}])).1, "messages");
+    }
+
+    #[test]
+    fn messages_of_instructions_only_are_followed() {
+        let messages = json!([{"role": "developer", "content": "Greet."}]);
+        let conversation = with("messages", messages).unwrap().new_run.request.conversation;
+        assert_eq!(conversation.question(), FOLLOW_INSTRUCTIONS);
+        assert_eq!(refusal("messages", json!([{"role": "system", "content": " "}])).1, "messages");
     }
 
     const PNG: &str = "data:image/png;base64,iVBORw0KGgo=";

@@ -112,6 +112,17 @@ fn pages() -> [(&'static str, Value); 3] {
 
 fn podium() -> Value {
     let step = members(&[("round", count()), ("step", count()), ("worker", text()), ("reason", text())]);
+    let shown_step = members(&[
+        ("round", count()),
+        ("step", count()),
+        ("worker", text()),
+        ("state", text()),
+        ("attempts", count()),
+        ("prompt_tokens", count()),
+        ("completion_tokens", count()),
+        ("cost_nano_usd", count()),
+        ("latency_ms", maybe(&count())),
+    ]);
     let object = members(&[
         ("conductor", text()),
         ("pool", text()),
@@ -124,7 +135,12 @@ fn podium() -> Value {
     ]);
     with(
         object,
-        &[("replanned_because", failure()), ("tools_left_out", array(&text())), ("error_code", text())],
+        &[
+            ("replanned_because", failure()),
+            ("steps", array(&shown_step)),
+            ("tools_left_out", array(&text())),
+            ("error_code", text()),
+        ],
     )
 }
 
@@ -329,8 +345,8 @@ fn message() -> Value {
         ("role", json!({"const": "assistant"})),
         ("model", text()),
         ("content", array(&block)),
-        ("stop_reason", one_of(&["end_turn", "max_tokens", "tool_use", "refusal"])),
-        ("stop_sequence", json!({"type": "null"})),
+        ("stop_reason", one_of(&["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"])),
+        ("stop_sequence", maybe(&text())),
         ("stop_details", maybe(&details)),
         ("usage", usage),
         ("podium", reference("Podium")),

@@ -32,7 +32,7 @@ pub(crate) fn bound(field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErr
 }
 
 /// All members.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "steps_max",
     "rounds_max",
     "attempts_max",
@@ -47,6 +47,7 @@ const NAMES: [&str; 14] = [
     "tools",
     "turns_max",
     "suspended_ms_max",
+    "show_steps",
 ];
 
 fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiError> {
@@ -91,6 +92,7 @@ fn set(name: &str, field: &Field<'_>, policy: &mut Policy) -> Result<(), ApiErro
             let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
             policy.suspended_ms_max = field.long_integer(ms(SUSPENDED_MIN), ms(SUSPENDED_MAX))?;
         }
+        "show_steps" => policy.shows_steps = field.boolean()?,
         _ => return Err(unknown(&field.path)),
     }
     Ok(())
@@ -146,6 +148,7 @@ mod tests {
             "cost_max_nano_usd": 5_000_000_000_u64, "output_bytes_max": 1024, "workers_allowed": ["a", "b"],
             "fallback": "none", "broken_answer": "again", "failed_step": "continue",
             "step_cache": "off", "tools": "last", "turns_max": 7, "suspended_ms_max": 60_000,
+            "show_steps": false,
         }))
         .unwrap();
         let ids = ["a", "b"].map(|id| WorkerId::new(id).unwrap());
@@ -164,6 +167,7 @@ mod tests {
             tools: StepTools::Last,
             turns_max: 7,
             suspended_ms_max: 60_000,
+            shows_steps: false,
             ..Policy::new(Tier::Ultra, Effort::Medium)
         };
         assert_eq!(policy, expected);

@@ -1,6 +1,9 @@
 //! The object `podium` of a response: facts about the run that the vendors' APIs have no fields for.
 
-use podium_domain::run::{FailReason, MissingStep, Run};
+use podium_domain::ids::WorkerId;
+use podium_domain::money::Cost;
+use podium_domain::run::{FailReason, MissingStep, Run, Task};
+use podium_domain::usage::Usage;
 use serde::Serialize;
 
 /// The object `podium`. It accompanies the usage.
@@ -24,6 +27,63 @@ pub(crate) struct RunBody {
     /// The failure after which the run was replanned. The answer, or the refusal, belongs to the new plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     replanned_because: Option<FailureBody>,
+    /// The steps of all rounds, if the policy shows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<Vec<StepBody>>,
+}
+
+/// A step of the run.
+#[derive(Serialize)]
+struct StepBody {
+    /// The number of its round, from 0.
+    round: usize,
+    /// Its index in the round, from 0.
+    step: usize,
+    /// The worker that did it last.
+    worker: String,
+    state: &'static str,
+    attempts: usize,
+    /// The tokens of all attempts.
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    /// The cost of all attempts, in billionths of a US dollar.
+    cost_nano_usd: u64,
+    /// Milliseconds from the first attempt's beginning to the last one's end; null until then.
+    latency_ms: Option<u64>,
+}
+
+impl StepBody {
+    fn of(round: usize, step: usize, worker: &WorkerId, task: &Task) -> Self {
+        let attempts = &task.attempts;
+        let usage = attempts.iter().map(|attempt| attempt.usage).sum::<Usage>();
+        let (first, last) = (attempts.first(), attempts.last());
+        let times = first.zip(last.and_then(|last| last.ended_at));
+        let latency = times.map(|(first, ended_at)| ended_at.since(first.started_at));
+        Self {
+            round,
+            step,
+            worker: worker.to_string(),
+            state: task.state.as_str(),
+            attempts: attempts.len(),
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            cost_nano_usd: attempts.iter().map(|attempt| attempt.cost).sum::<Cost>().nano_usd(),
+            latency_ms: latency.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// The steps of all rounds, in order.
+    fn all_of(run: &Run) -> Vec<Self> {
+        let rounds = run.rounds().iter().enumerate();
+        let steps = rounds.flat_map(|(number, round)| {
+            let steps = round.known_steps().iter().zip(&round.steps).enumerate();
+            steps.map(move |(index, (planned, step))| {
+                let worker = step.worker.as_ref().unwrap_or(&planned.worker);
+                Self::of(number, index, worker, &step.task)
+            })
+        });
+        steps.collect()
+    }
 }
 
 /// The reason why a run, or one of its rounds, has no answer.
@@ -71,6 +131,7 @@ impl RunBody {
             degraded: run.is_degraded(),
             refused: run.refusal().is_some(),
             replanned_because: run.replanned_because().map(Into::into),
+            steps: spec.request.policy.shows_steps.then(|| StepBody::all_of(run)),
         }
     }
 }

@@ -74,7 +74,8 @@ impl Call<'_> {
                 | ChatEvent::ReasoningSealed(_)
                 | ChatEvent::ToolCallBegun { .. }
                 | ChatEvent::ToolArguments { .. }
-                | ChatEvent::ToolCall(_) => {}
+                | ChatEvent::ToolCall(_)
+                | ChatEvent::StopSequence(_) => {}
                 ChatEvent::Quota(quota) => settlement.quota = quota,
                 ChatEvent::Delta(piece) => {
                     settlement.first_token.get_or_insert_with(|| began.elapsed());

@@ -282,6 +282,7 @@ impl Run {
                 usage,
                 cost,
                 finish,
+                stop_sequence,
                 first_token_ms,
                 saved,
             } => {
@@ -292,6 +293,7 @@ impl Run {
                 (step.output, step.finish) = (Some(output.clone()), Some(*finish));
                 (step.calls, step.reasoning) = (calls.clone(), reasoning.clone());
                 step.reasoning_text.clone_from(reasoning_text);
+                step.stop_sequence.clone_from(stop_sequence);
                 Ok(())
             }
             E::StepCalled { round, step, claim, usage, cost, first_token_ms, .. } => {

@@ -61,6 +61,8 @@ pub struct StepResult {
     pub spent: Spent,
     /// The reason why the worker stopped.
     pub finish: FinishReason,
+    /// The stop sequence of the request that ended the output, if the vendor named it.
+    pub stop_sequence: Option<String>,
     /// Milliseconds to the first token.
     pub first_token_ms: Option<u64>,
     /// The usage that the step cache saved, if the output came from it and no worker was called.

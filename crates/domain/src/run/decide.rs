@@ -182,6 +182,7 @@ impl Run {
             usage: result.spent.usage,
             cost: result.spent.cost,
             finish: result.finish,
+            stop_sequence: result.stop_sequence.clone(),
             first_token_ms: result.first_token_ms,
             saved: result.saved,
         });

@@ -230,6 +230,9 @@ pub enum RunEvent {
         cost: Cost,
         /// The reason why the worker stopped.
         finish: FinishReason,
+        /// The stop sequence that ended the output, if the vendor named it. Earlier versions did not store it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop_sequence: Option<String>,
         /// Milliseconds to the first token.
         first_token_ms: Option<u64>,
         /// The usage that the step cache saved, if the output came from it.

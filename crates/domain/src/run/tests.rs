@@ -8,6 +8,7 @@ mod charge;
 mod failure;
 mod fallback;
 mod head;
+mod progress;
 mod rounds;
 mod suspension;
 mod tool_calls;
@@ -112,6 +113,7 @@ fn result() -> StepResult {
             cost: Cost::from_nano_usd(1),
         },
         finish: FinishReason::Stop,
+        stop_sequence: None,
         first_token_ms: Some(1),
         saved: None,
     }

@@ -64,6 +64,8 @@ struct Progress<'a> {
     began: Timestamp,
     first_token_at: Option<Timestamp>,
     written: Written,
+    /// The stop sequence of the request that ended the output, if the vendor named it.
+    stop_sequence: Option<String>,
     /// Whether it failed after its output had begun, in a way that a retry may cure.
     broke_off: bool,
     /// The report to the limiter. The outcome of an aborted call is unknown.
@@ -89,6 +91,7 @@ impl<'a> Progress<'a> {
             began: context.now(),
             first_token_at: None,
             written: Written::of_step(&call.run, call.step),
+            stop_sequence: None,
             broke_off: false,
             settlement: Settlement::default(),
             permit: Some(permit),
@@ -189,10 +192,15 @@ impl ClaimedCall<'_> {
                 Ok(ChatEvent::ToolArguments { index, text }) if written.takes_call(index) => {
                     return Ok(Piece::Arguments { index, text });
                 }
+                // Servers may have stop sequences of their own, which the client does not know.
+                Ok(ChatEvent::StopSequence(stop)) if self.call.request.stops.contains(&stop) => {
+                    progress.stop_sequence = Some(stop);
+                }
                 Ok(
                     ChatEvent::Started { .. }
                     | ChatEvent::ToolCallBegun { .. }
-                    | ChatEvent::ToolArguments { .. },
+                    | ChatEvent::ToolArguments { .. }
+                    | ChatEvent::StopSequence(_),
                 ) => {}
                 Ok(ChatEvent::ToolCall(call)) => {
                     progress.first_token_at.get_or_insert_with(|| self.context.now());
@@ -281,6 +289,7 @@ impl ClaimedCall<'_> {
             reasoning_text,
             spent,
             finish,
+            stop_sequence: progress.stop_sequence.take(),
             first_token_ms,
             saved: None,
         })

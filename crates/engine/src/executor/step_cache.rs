@@ -57,10 +57,15 @@ impl CachedCalls {
         let uses = self.context.metrics().cache();
         uses.used(CacheUse::Miss);
         let ended = attempt.await;
-        if let Ended::Finished(StepResult { output, finish, spent, .. }) = &ended
+        if let Ended::Finished(StepResult { output, finish, stop_sequence, spent, .. }) = &ended
             && matches!(finish, FinishReason::Stop | FinishReason::Length)
         {
-            let output = CachedOutput { output: output.clone(), finish: *finish, usage: spent.usage };
+            let output = CachedOutput {
+                output: output.clone(),
+                finish: *finish,
+                stop_sequence: stop_sequence.clone(),
+                usage: spent.usage,
+            };
             uses.used(CacheUse::Kept);
             if let Err(error) = cache.keep(&key, &output).await {
                 self.note_failure(&error);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use podium_domain::ids::RunId;
-use podium_domain::run::Run;
+use podium_domain::run::{Progress, Run};
 use podium_ports::store::StoreError;
 
 use crate::front::replies::run_at;
@@ -39,6 +39,8 @@ pub enum AnswerPart {
         /// The piece.
         text: String,
     },
+    /// The progress of the run, after some seconds without another part. It is no part of the answer.
+    Progress(Progress),
     /// The run at the end of the reply, always last: it has ended, perhaps without an answer, or it is suspended by its calls.
     Ended(Box<Run>),
 }
@@ -150,7 +152,7 @@ impl Content {
                     call.arguments.push_str(text);
                 }
             }
-            AnswerPart::Ended(_) => {}
+            AnswerPart::Progress(_) | AnswerPart::Ended(_) => {}
         }
     }
 }
@@ -217,6 +219,10 @@ impl Answering {
                 }
                 ToolCallPiece::Arguments(text) => AnswerPart::CallArguments { index, text },
             },
+            Update::Progress(progress) => {
+                self.pending.push_back(AnswerPart::Progress(progress));
+                return;
+            }
             Update::Restarted { .. } => {
                 self.current = Content::default();
                 self.is_same = false;

@@ -10,7 +10,8 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt};
 use podium_domain::call_id::CallId;
 use podium_domain::ids::{ClaimId, RunId, StepIndex};
-use podium_domain::run::{Run, RunEvent, SequencedEvent, StepRef};
+use podium_domain::run::{Progress, Run, RunEvent, SequencedEvent, StepRef};
+use podium_domain::time::Timestamp;
 use podium_ports::live::{Frame, LiveError, Signal, Signals};
 use podium_ports::store::StoreError;
 use tracing::debug;
@@ -26,6 +27,9 @@ const POLL_AFTER: Duration = Duration::from_secs(1);
 const POLL_AFTER_MAX: Duration = Duration::from_mins(1);
 /// How long a watcher waits for its subscription before it continues without. The subscription goes on in the background.
 const SUBSCRIBE_WAIT: Duration = Duration::from_millis(50);
+/// Silence after which a reader of a reply is told what the run is doing. Shorter than the silence that ends in a server's own sign
+/// of life.
+const PROGRESS_AFTER: Duration = Duration::from_secs(7);
 /// Events read at a time.
 const EVENTS_PAGE: u32 = 256;
 
@@ -76,6 +80,8 @@ pub enum Update {
         /// Whether the call is part of the run's answer.
         is_answer: bool,
     },
+    /// The progress of the run, for a watcher of a reply that has heard nothing for some seconds, if the policy shows it.
+    Progress(Progress),
     /// The attempt whose text was shown ended without a result; later frames are those of another attempt.
     Restarted {
         /// The round.
@@ -83,6 +89,18 @@ pub enum Update {
         /// The step.
         step: StepIndex,
     },
+}
+
+impl Update {
+    /// Whether it is a part of the answer.
+    const fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Frame { is_answer: true, .. }
+                | Self::Reasoning { is_answer: true, .. }
+                | Self::ToolCall { is_answer: true, .. }
+        )
+    }
 }
 
 /// A piece of a tool call.
@@ -146,6 +164,12 @@ pub(crate) struct Watcher {
     withheld: Option<u16>,
     pending: VecDeque<Update>,
     poll_after: Duration,
+    /// The time of the next [`Update::Progress`], unless another update comes before.
+    progress_at: Timestamp,
+    /// Whether commits were signalled whose events were not read.
+    is_behind: bool,
+    /// The events for an [`Update::Progress`], which delay no other update.
+    catching_up: Option<BoxFuture<'static, Option<Vec<SequencedEvent>>>>,
     /// The longest outage of the store that delays it and does not fail it. Zero until it has read the run.
     outage_max: Duration,
 }
@@ -155,6 +179,7 @@ impl Watcher {
         let (shown, pending) = (HashMap::new(), VecDeque::new());
         let (run, withheld, poll_after) = (None, None, POLL_AFTER);
         let (signals, subscribing, outage_max) = (None, None, Duration::ZERO);
+        let progress_at = parts.clock.now().after(PROGRESS_AFTER);
         let mut watcher = Self {
             parts,
             id,
@@ -167,6 +192,9 @@ impl Watcher {
             withheld,
             pending,
             poll_after,
+            progress_at,
+            is_behind: false,
+            catching_up: None,
             outage_max,
         };
         watcher.resubscribe().await?;
@@ -192,6 +220,9 @@ impl Watcher {
     async fn next(&mut self) -> Result<Option<Update>, StoreError> {
         loop {
             if let Some(update) = self.pending.pop_front() {
+                if update.is_answer() {
+                    self.progress_at = self.parts.clock.now().after(PROGRESS_AFTER);
+                }
                 return Ok(Some(update));
             }
             if self.is_over() {
@@ -202,7 +233,8 @@ impl Watcher {
                 self.resubscribe().await?;
                 continue;
             }
-            let pause = self.pause();
+            let (pause, quiet) = (self.pause(), self.progress_at.since(self.parts.clock.now()));
+            let reports = self.shows_progress();
             tokio::select! {
                 biased;
                 signals = finish(&mut self.subscribing) => {
@@ -210,6 +242,8 @@ impl Watcher {
                     self.read_events().await?;
                 }
                 signal = next_of(&mut self.signals) => self.heed(signal).await?,
+                events = finish(&mut self.catching_up) => self.catch_up(events)?,
+                () = self.parts.clock.sleep(quiet), if reports => self.report(),
                 () = self.parts.clock.sleep(pause) => self.poll().await?,
             }
         }
@@ -221,6 +255,38 @@ impl Watcher {
             Wants::Everything => run.is_ended(),
             Wants::Reply(reply) => run.has_replied(reply),
         })
+    }
+
+    /// Whether the watcher is told what the run is doing.
+    fn shows_progress(&self) -> bool {
+        let is_shown = self.run.as_ref().is_some_and(|run| run.spec().request.policy.shows_steps);
+        is_shown && self.wants != Wants::Everything
+    }
+
+    /// Tells what the run is doing, once the events that are behind it are read.
+    fn report(&mut self) {
+        self.progress_at = self.parts.clock.now().after(PROGRESS_AFTER);
+        if !self.is_behind {
+            self.pending.extend(self.run.as_ref().map(|run| Update::Progress(run.progress())));
+        } else if self.catching_up.is_none() {
+            let (store, id, version) = (self.parts.store.clone(), self.id, self.version());
+            let read = async move { store.events(id, version, EVENTS_PAGE).await.ok() };
+            self.catching_up = Some(read.boxed());
+        }
+    }
+
+    /// Folds the events that were read for a report. If the read failed, or another one was faster, the next report tries again.
+    fn catch_up(&mut self, events: Option<Vec<SequencedEvent>>) -> Result<(), StoreError> {
+        let Some(events) = events else { return Ok(()) };
+        let continues = events.first().is_none_or(|first| first.sequence == self.version() + 1);
+        if continues {
+            self.is_behind = events.len() == EVENTS_PAGE as usize;
+            self.take(events)?;
+            if !self.is_over() {
+                self.report();
+            }
+        }
+        Ok(())
     }
 
     /// How long to wait for a signal.
@@ -249,7 +315,10 @@ impl Watcher {
     async fn heed(&mut self, signal: Option<Signal>) -> Result<(), StoreError> {
         match signal {
             // Events are read at the first frame of the answer and at the end only.
-            Some(Signal::Committed { .. }) if self.wants != Wants::Everything && self.withheld.is_none() => {
+            Some(Signal::Committed { version })
+                if self.wants != Wants::Everything && self.withheld.is_none() =>
+            {
+                self.is_behind |= version > self.version();
                 Ok(())
             }
             Some(Signal::Committed { version } | Signal::Ended { version }) if version > self.version() => {
@@ -278,22 +347,29 @@ impl Watcher {
         loop {
             let events = self.stored_events(self.version(), EVENTS_PAGE).await?;
             let is_last = events.len() < EVENTS_PAGE as usize;
-            for event in events {
-                // Events after the end, such as an unused result, are not shown to live watchers either.
-                let has_ended = self.is_over();
-                if has_ended && self.wants != Wants::Everything {
-                    // Later events would show the run as it was after the reply.
-                    return Ok(());
-                }
-                self.fold(&event)?;
-                if event.sequence > self.after && !has_ended {
-                    self.pending.push_back(Update::Event(event));
-                }
-            }
-            if is_last {
+            self.take(events)?;
+            if is_last || (self.is_over() && self.wants != Wants::Everything) {
+                self.is_behind = false;
                 return Ok(());
             }
         }
+    }
+
+    /// Folds the next events, and passes them on.
+    fn take(&mut self, events: Vec<SequencedEvent>) -> Result<(), StoreError> {
+        for event in events {
+            // Events after the end, such as an unused result, are not shown to live watchers either.
+            let has_ended = self.is_over();
+            if has_ended && self.wants != Wants::Everything {
+                // Later events would show the run as it was after the reply.
+                return Ok(());
+            }
+            self.fold(&event)?;
+            if event.sequence > self.after && !has_ended {
+                self.pending.push_back(Update::Event(event));
+            }
+        }
+        Ok(())
     }
 
     fn stored_events(

@@ -207,7 +207,8 @@ impl House {
                     AnswerPart::Reasoning(_)
                     | AnswerPart::ReasoningRestarted
                     | AnswerPart::CallBegun { .. }
-                    | AnswerPart::CallArguments { .. } => {}
+                    | AnswerPart::CallArguments { .. }
+                    | AnswerPart::Progress(_) => {}
                     AnswerPart::Ended(run) => return (texts, *run),
                 }
             }

@@ -11,6 +11,7 @@ use podium_domain::plan::Plan;
 use podium_domain::policy::{Effort, Policy, StepCaching, Tier};
 use podium_domain::run::{Attempt, FinishReason, Run, Saved};
 use podium_domain::sampling::Sampling;
+use podium_domain::stops::Stops;
 use podium_domain::usage::Usage;
 use podium_engine::Submit;
 use podium_memory::MemoryCache;
@@ -76,6 +77,18 @@ async fn a_step_with_a_cached_output_costs_nothing() {
     assert_eq!(second.cost() + saved.cost, first.cost());
     let counts = house.engine.cache_counts();
     assert_eq!((counts.hits, counts.misses, counts.kept), (1, 1, 1), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_cached_output_keeps_its_stop_sequence() {
+    let house = a_house(one_step()).await;
+    let stops = Stops::new(vec!["END".to_owned()]).unwrap();
+    let stopped = || with(cold(), |request| request.stops = stops.clone());
+    house.vendor.script("quick", [Answer::text("blue").stopped_by("END")]);
+    for run in [ended(&house, stopped()).await, ended(&house, stopped()).await] {
+        assert_eq!(run.rounds()[0].steps[0].stop_sequence.as_deref(), Some("END"));
+    }
+    assert_eq!(house.vendor.calls().len(), 1);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -11,6 +12,7 @@ use podium_domain::policy::{BrokenAnswer, Effort, Policy, Tier};
 use podium_domain::run::{Command, PlanResult, RunEvent, TaskRef};
 use podium_domain::usage::Spent;
 use podium_engine::{AnswerError, AnswerPart, Update};
+use podium_ports::clock::Clock as _;
 use podium_ports::live::{LiveError, LiveStream, Signal, Signals};
 use podium_testkit::{Answer, Driven, Fault, Gate, Planning, SeededIds, a_plan, a_planned, plan_of};
 
@@ -44,6 +46,50 @@ async fn a_streamed_answer_reads_the_events_only_a_few_times() {
     let commits = faults.written.lock().unwrap().len();
     let reads = faults.reads.load(Ordering::SeqCst);
     assert!(reads <= 4 && commits > 4, "{reads} reads, {commits} commits");
+}
+
+#[tokio::test]
+async fn a_silent_answer_says_what_the_run_is_doing() {
+    let Scene { house, faults, clock, .. } = a_scene(quick()).await;
+    house.conductor.otherwise(a_plan());
+    let (draft, decision) = (Gate::closed(), Gate::closed());
+    house.vendor.script("careful", [Answer::blank().wait(&draft).say("a draft")]);
+    house.vendor.script("checker", [Answer::blank().wait(&decision).say("fine")]);
+    house.vendor.otherwise(Answer::text("a draft"));
+    let house = house.at_work();
+    let mut parts = house.engine.answer(house.ask().await).await.unwrap();
+    let mut next = async || within(parts.next()).await.unwrap().unwrap();
+    let progress = |part: AnswerPart| match part {
+        AnswerPart::Progress(progress) => progress.to_string(),
+        part => panic!("{part:?}"),
+    };
+    let began = clock.now();
+    assert_eq!(progress(next().await), "step 2 of 3 by careful");
+    assert!(clock.now().since(began) <= Duration::from_secs(8));
+    // Without news, the store is not read for it.
+    let reads = faults.reads.load(Ordering::SeqCst);
+    for _ in 0..5 {
+        assert_eq!(progress(next().await), "step 2 of 3 by careful");
+    }
+    assert!(faults.reads.load(Ordering::SeqCst) <= reads + 3, "only lost signals are looked for");
+    draft.open();
+    assert_eq!(progress(next().await), "step 3 of 3 by checker");
+    decision.open();
+    assert_eq!(next().await, AnswerPart::Text("fine".to_owned()));
+    assert!(matches!(next().await, AnswerPart::Ended(_)));
+}
+
+#[tokio::test]
+async fn a_silent_answer_says_nothing_of_hidden_steps() {
+    let Scene { house, clock, .. } = a_scene(quick()).await;
+    house.vendor.otherwise(Answer::hang());
+    let house = house.at_work();
+    let hidden = Policy { shows_steps: false, ..Policy::new(Tier::Ultra, Effort::Medium) };
+    let mut parts = house.engine.answer(house.ask_under(hidden).await).await.unwrap();
+    tokio::select! {
+        part = parts.next() => panic!("{part:?}"),
+        () = clock.sleep(Duration::from_mins(1)) => {}
+    }
 }
 
 /// A live stream that refuses the first watcher, as if its server were unreachable for a moment.

@@ -40,7 +40,12 @@ podium_testkit::step_cache_suite! { #[tokio::test(flavor = "multi_thread")] fixt
 const KEY: CacheKey = CacheKey::from_bytes([1; 32]);
 
 fn output() -> CachedOutput {
-    CachedOutput { output: "blue".to_owned(), finish: FinishReason::Stop, usage: Usage::NONE }
+    CachedOutput {
+        output: "blue".to_owned(),
+        finish: FinishReason::Stop,
+        stop_sequence: None,
+        usage: Usage::NONE,
+    }
 }
 
 /// Looks the key up until Redis answers.

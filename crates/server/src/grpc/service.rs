@@ -95,9 +95,9 @@ impl PodiumService for Runs {
         let request = request.into_inner();
         let id = run_id(&request.run_id)?;
         let open = self.streams.as_ref().map(|streams| streams.begin(&tenant)).transpose()?;
-        let stream =
-            watch(&self.engine, &tenant, id, request.after_sequence, self.stop.clone(), unread, open).await?;
-        Ok(Response::new(stream.map_err(Status::from).boxed()))
+        let stop = self.stop.clone();
+        let watched = watch(&self.engine, &tenant, id, request.after_sequence, stop, unread, open).await?;
+        Ok(traced(watched.trace, Response::new(watched.updates.map_err(Status::from).boxed())))
     }
 
     async fn get_run(

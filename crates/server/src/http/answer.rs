@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream};
 use podium_api::{ApiError, ErrorCode, NewRun, StreamEvent, StreamEvents};
 use podium_domain::content::ToolCall;
 use podium_domain::ids::{RunId, TenantId};
-use podium_domain::run::{Run, StepRun};
+use podium_domain::run::{Progress, Run, StepRun};
 use podium_engine::{AnswerError, AnswerPart, Submitted};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,19 @@ pub(super) trait AnswerFormat: Send + 'static {
     }
     /// The event that is sent on a silent stream. None: a comment.
     fn sign_of_life() -> Option<StreamEvent>;
+    /// The piece that is sent on a silent stream if the policy shows the steps.
+    fn progress(&self, progress: &Progress) -> Sent {
+        Sent::Comment(progress.to_string())
+    }
+}
+
+/// A piece of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// An event of the API.
+    Event(StreamEvent),
+    /// A comment, which clients skip.
+    Comment(String),
 }
 
 /// How a client wants its answer.
@@ -189,15 +202,16 @@ pub(super) async fn streaming<F: AnswerFormat>(
 fn keep_alive<F: AnswerFormat>() -> KeepAlive {
     let keep_alive = KeepAlive::new().interval(SIGN_OF_LIFE_EVERY);
     match F::sign_of_life() {
-        Some(event) => keep_alive.event(written(event)),
+        Some(event) => keep_alive.event(written(Sent::Event(event))),
         None => keep_alive.text("keep-alive"),
     }
 }
 
-fn written(StreamEvent { name, data }: StreamEvent) -> Event {
-    match name {
-        Some(name) => Event::default().event(name).data(data),
-        None => Event::default().data(data),
+fn written(sent: Sent) -> Event {
+    match sent {
+        Sent::Event(StreamEvent { name: Some(name), data }) => Event::default().event(name).data(data),
+        Sent::Event(StreamEvent { name: None, data }) => Event::default().data(data),
+        Sent::Comment(text) => Event::default().comment(text),
     }
 }
 
@@ -295,11 +309,11 @@ impl<F: AnswerFormat> Streaming<F> {
         &self.format
     }
 
-    /// The next event. The wait may be dropped and repeated.
-    pub(super) async fn next(&mut self) -> Option<StreamEvent> {
+    /// The next piece. The wait may be dropped and repeated.
+    pub(super) async fn next(&mut self) -> Option<Sent> {
         loop {
             if let Some(event) = self.events.pop_front() {
-                return Some(event);
+                return Some(Sent::Event(event));
             }
             if self.is_over {
                 return None;
@@ -321,6 +335,7 @@ impl<F: AnswerFormat> Streaming<F> {
                 Ok(AnswerPart::CallArguments { index, text }) => {
                     self.format.call_arguments(index, &text, &mut self.events);
                 }
+                Ok(AnswerPart::Progress(progress)) => return Some(self.format.progress(&progress)),
                 Ok(AnswerPart::Ended(run)) => self.end(&run),
                 Err(error) => self.fail(&error_mapping::answer_error(self.id, &error)),
             }

@@ -15,7 +15,7 @@ use podium_api::v1::WatchRunResponse;
 use podium_api::{ApiError, ErrorCode, watch_event};
 
 use super::answer::SIGN_OF_LIFE_EVERY;
-use super::reply::{Refusal, name_run};
+use super::reply::{Refusal, name_run, name_trace};
 use super::request_checks::shown;
 use super::{ServerState, run_id, segment};
 use crate::auth::Caller;
@@ -38,11 +38,12 @@ pub(super) async fn watch(
     // The stream ends as soon as the server begins to stop, so that its client watches elsewhere.
     let stop = state.stopping.clone();
     let unread = Some(unread);
-    let updates = crate::watch::watch(&state.engine, &caller.tenant, id, after, stop, unread, open).await?;
-    let events = updates.filter_map(|update| ready(sent(update).map(Ok::<_, Infallible>)));
+    let watched = crate::watch::watch(&state.engine, &caller.tenant, id, after, stop, unread, open).await?;
+    let events = watched.updates.filter_map(|update| ready(sent(update).map(Ok::<_, Infallible>)));
     let keep_alive = KeepAlive::new().interval(SIGN_OF_LIFE_EVERY).text("keep-alive");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     name_run(&mut response, id);
+    name_trace(&mut response, watched.trace);
     Ok(response)
 }
 

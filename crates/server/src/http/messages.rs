@@ -7,9 +7,9 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use podium_api::anthropic::{MessageStream, MessageWriter, MessagesRequest, TokenCount, error_event, ping};
 use podium_api::{ApiError, StreamEvent, StreamEvents};
-use podium_domain::run::Run;
+use podium_domain::run::{Progress, Run};
 
-use super::answer::{AnswerFormat, Asked, Delivery, answer};
+use super::answer::{AnswerFormat, Asked, Delivery, Sent, answer};
 use super::layers::RequestId;
 use super::reply::{Refusal, json};
 use super::{ServerState, parsed, take_context};
@@ -87,6 +87,10 @@ impl AnswerFormat for MessagesFormat {
     }
 
     fn sign_of_life() -> Option<StreamEvent> {
-        Some(ping())
+        Some(ping(None))
+    }
+
+    fn progress(&self, progress: &Progress) -> Sent {
+        Sent::Event(ping(Some(progress)))
     }
 }

@@ -22,6 +22,8 @@ mod messages;
 mod models;
 mod openapi;
 #[cfg(test)]
+mod progress;
+#[cfg(test)]
 mod reasoning;
 #[cfg(test)]
 mod request_checks;

@@ -151,6 +151,34 @@ async fn the_reason_why_an_answer_ends_has_anthropics_name() {
 }
 
 #[tokio::test]
+async fn a_message_names_the_stop_sequence_that_ended_it() {
+    let server = TestServer::open(ServerLimits::default()).await;
+    for (named, reason, sequence) in [
+        ("END", "stop_sequence", json!("END")),
+        // A sequence of the vendor's own.
+        ("<|end|>", "end_turn", Value::Null),
+    ] {
+        server.vendor.otherwise(Answer::text("one").stopped_by(named));
+        for stream in [false, true] {
+            let mut body = asking();
+            (body["stop_sequences"], body["stream"]) = (json!(["\n", "END"]), json!(stream));
+            let reply = server.send(MESSAGES, "", &body.to_string()).await;
+            let end = if stream {
+                events(&reply).into_iter().find(|(name, _)| name == "message_delta").unwrap().1["delta"]
+                    .clone()
+            } else {
+                reply.json()
+            };
+            assert_eq!(
+                (&end["stop_reason"], &end["stop_sequence"]),
+                (&json!(reason), &sequence),
+                "{reply:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn results_for_a_cancelled_run_begin_a_new_run() {
     let server = TestServer::with_tools().await;
     let call = ToolCall::new("v-1", "look", "{}");

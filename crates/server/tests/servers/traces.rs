@@ -72,7 +72,12 @@ async fn each_answer_about_a_run_names_its_trace() {
     let shown = server.send(&format!("GET /v1/runs/{id}"), &format!("traceparent: {PARENT}\r\n"), "").await;
     assert_eq!(shown.header("x-podium-trace-id"), Some(trace.as_str()));
     assert_eq!(shown.json()["trace_id"], trace.as_str());
+    let events = server.send(&format!("GET /v1/runs/{id}/events"), "", "").await;
+    assert_eq!(events.header("x-podium-trace-id"), Some(trace.as_str()));
     let mut client = server.client().await;
+    let watch = v1::WatchRunRequest { run_id: id.clone(), after_sequence: 0 };
+    let watched = client.watch_run(watch).await.unwrap();
+    assert_eq!(watched.metadata().get("x-podium-trace-id").unwrap().to_str().unwrap(), trace);
     let response = client.get_run(v1::GetRunRequest { run_id: id }).await.unwrap();
     assert_eq!(response.metadata().get("x-podium-trace-id").unwrap().to_str().unwrap(), trace);
     assert_eq!(response.into_inner().run.unwrap().trace_id, trace);

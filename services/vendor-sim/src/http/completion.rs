@@ -28,6 +28,8 @@ pub(super) struct Completion {
     pub(super) end: End,
     pub(super) prompt_tokens: usize,
     pub(super) cached_tokens: usize,
+    /// The stop sequences of the request.
+    pub(super) stops: Vec<String>,
     /// The recorded number of tokens of a recorded answer.
     pub(super) recorded_tokens: Option<usize>,
 }
@@ -61,6 +63,8 @@ impl Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Stop,
+    /// A stop sequence of the request: its index.
+    StopSequence(usize),
     Length,
     ToolCalls,
     /// The model refused.
@@ -79,6 +83,12 @@ impl Completion {
         }
         let arguments = self.calls.iter().map(|call| call.arguments.len().div_ceil(TOKEN_BYTES));
         self.pieces.len() + arguments.sum::<usize>() + self.reasoning_tokens()
+    }
+
+    /// The stop sequence that ended it.
+    pub(super) fn stop_sequence(&self) -> Option<&str> {
+        let End::StopSequence(index) = self.end else { return None };
+        self.stops.get(index).map(String::as_str)
     }
 
     pub(super) fn reasoning_tokens(&self) -> usize {
@@ -174,10 +184,15 @@ pub(super) fn tokens(text: &str) -> Vec<String> {
 
 /// Cuts the text at the first stop sequence and the token limit. Returns its tokens and why it ends.
 pub(super) fn limited(text: &str, stops: &[String], tokens_max: Option<usize>) -> (Vec<String>, End) {
-    let end = stops.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
-    let mut pieces = tokens(&text[..end.unwrap_or(text.len())]);
+    let found = |(index, stop): (usize, &String)| Some((text.find(stop.as_str())?, index));
+    let first = stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty()).filter_map(found).min();
+    let mut pieces = tokens(&text[..first.map_or(text.len(), |(end, _)| end)]);
     let limit = tokens_max.unwrap_or(usize::MAX);
-    let reason = if pieces.len() > limit { End::Length } else { End::Stop };
+    let reason = match first {
+        _ if pieces.len() > limit => End::Length,
+        Some((_, index)) => End::StopSequence(index),
+        None => End::Stop,
+    };
     pieces.truncate(limit);
     (pieces, reason)
 }
@@ -201,7 +216,7 @@ mod tests {
         assert_eq!(limited("abcdefgh", &[], Some(2)).1, End::Stop);
         assert_eq!(
             limited("abcdefgh", &["zz".to_owned(), "f".to_owned()], None),
-            (vec!["abcd".to_owned(), "e".to_owned()], End::Stop)
+            (vec!["abcd".to_owned(), "e".to_owned()], End::StopSequence(1))
         );
     }
 

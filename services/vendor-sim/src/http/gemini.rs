@@ -273,7 +273,7 @@ fn chunk(completion: &Completion, parts: Vec<Value>, finish_reason: Option<&str>
 /// The finish reason. A tool call ends like any other answer.
 fn finish_reason(end: End) -> &'static str {
     match end {
-        End::Stop | End::ToolCalls => "STOP",
+        End::Stop | End::StopSequence(_) | End::ToolCalls => "STOP",
         End::Length => "MAX_TOKENS",
         End::Declined => "SAFETY",
     }

@@ -256,6 +256,7 @@ pub(super) fn whole(completion: &Completion) -> Value {
     let mut message = envelope(completion);
     message["content"] = Value::Array(content(completion));
     message["stop_reason"] = json!(stop_reason(completion.end));
+    message["stop_sequence"] = json!(completion.stop_sequence());
     message["usage"] = usage(completion, completion.completion_tokens());
     message
 }
@@ -295,7 +296,7 @@ pub(super) fn frames(completion: &Completion) -> Vec<String> {
     }
     events.push(json!({
         "type": "message_delta",
-        "delta": { "stop_reason": stop_reason(completion.end), "stop_sequence": null },
+        "delta": { "stop_reason": stop_reason(completion.end), "stop_sequence": completion.stop_sequence() },
         "usage": { "output_tokens": completion.completion_tokens() },
     }));
     events.push(json!({ "type": "message_stop" }));
@@ -328,6 +329,7 @@ fn envelope(completion: &Completion) -> Value {
 fn stop_reason(end: End) -> &'static str {
     match end {
         End::Stop => "end_turn",
+        End::StopSequence(_) => "stop_sequence",
         End::Length => "max_tokens",
         End::ToolCalls => "tool_use",
         End::Declined => "refusal",

@@ -179,7 +179,7 @@ fn form(fields: &Map<String, Value>) -> Result<Form, ApiError> {
 pub(super) fn whole(completion: &Completion) -> Value {
     let (status, details) = match completion.end {
         End::Length => ("incomplete", json!({ "reason": "max_output_tokens" })),
-        End::Stop | End::ToolCalls | End::Declined => ("completed", Value::Null),
+        End::Stop | End::StopSequence(_) | End::ToolCalls | End::Declined => ("completed", Value::Null),
     };
     let mut response = envelope(completion, status);
     response["incomplete_details"] = details;

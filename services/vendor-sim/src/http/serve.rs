@@ -234,7 +234,7 @@ async fn complete(
     };
     let (pieces, end) = if let Some(reply) = reply {
         match limited(&reply.text, &ask.stops, ask.tokens_max) {
-            (pieces, End::Stop) if !calls.is_empty() => (pieces, End::ToolCalls),
+            (pieces, End::Stop | End::StopSequence(_)) if !calls.is_empty() => (pieces, End::ToolCalls),
             limited => limited,
         }
     } else if calls.is_empty() {
@@ -249,7 +249,7 @@ async fn complete(
         match script.fault {
             Some(Fault::Huge { bytes }) => (spoil::huge(bytes), End::Stop),
             _ => match limited(&text, &ask.stops, ask.tokens_max) {
-                (pieces, End::Stop) if is_declined => (pieces, End::Declined),
+                (pieces, End::Stop | End::StopSequence(_)) if is_declined => (pieces, End::Declined),
                 limited => limited,
             },
         }
@@ -268,6 +268,7 @@ async fn complete(
         pieces,
         calls,
         end,
+        stops: ask.stops,
         prompt_tokens,
         cached_tokens: cached.min(prompt_tokens),
     })

@@ -69,6 +69,14 @@ async def test_an_agent_answers(model: Model) -> None:
     assert result.usage.input_tokens > 0 and result.usage.output_tokens > 0
 
 
+@pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel])
+async def test_an_agent_follows_instructions_without_a_question(kind: type[Model], versatile: Podium) -> None:
+    # The package sends instructions and no question, or a blank one.
+    provider = OpenAIProvider(base_url=f"{versatile.http}/v1", api_key="none")
+    result = await pydantic_ai.Agent(kind("podium-mini", provider=provider), instructions="Greet in one word.").run()
+    assert result.output == "Follow the instructions."
+
+
 async def test_an_agent_calls_two_tools_at_once(model: Model) -> None:
     result = await pydantic_ai.Agent(model, tools=[weather]).run(QUESTION)
     assert result.output == ANSWER

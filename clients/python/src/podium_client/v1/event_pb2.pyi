@@ -151,7 +151,7 @@ class StepReady(_message.Message):
     def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class StepDone(_message.Message):
-    __slots__ = ("round", "step", "attempt", "output", "usage", "cost_nano_usd", "first_token_ms", "finish_reason", "saved", "tool_calls", "reasoning")
+    __slots__ = ("round", "step", "attempt", "output", "usage", "cost_nano_usd", "first_token_ms", "finish_reason", "saved", "tool_calls", "reasoning", "stop_sequence")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +163,7 @@ class StepDone(_message.Message):
     SAVED_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
+    STOP_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     round: int
     step: int
     attempt: int
@@ -174,7 +175,8 @@ class StepDone(_message.Message):
     saved: _run_pb2.Saved
     tool_calls: _containers.RepeatedCompositeFieldContainer[_run_pb2.ToolCall]
     reasoning: str
-    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., finish_reason: _Optional[_Union[_run_pb2.FinishReason, str]] = ..., saved: _Optional[_Union[_run_pb2.Saved, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ...) -> None: ...
+    stop_sequence: str
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., attempt: _Optional[int] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[_run_pb2.Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., finish_reason: _Optional[_Union[_run_pb2.FinishReason, str]] = ..., saved: _Optional[_Union[_run_pb2.Saved, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_run_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., stop_sequence: _Optional[str] = ...) -> None: ...
 
 class StepCalled(_message.Message):
     __slots__ = ("round", "step", "attempt", "text", "tool_calls", "usage", "cost_nano_usd", "first_token_ms", "reasoning")

@@ -296,7 +296,7 @@ class JsonSchema(_message.Message):
     def __init__(self, name: _Optional[str] = ..., schema: _Optional[str] = ..., strict: bool = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("steps_max", "rounds_max", "attempts_max", "deadline_ms", "cost_max_nano_usd", "output_bytes_max", "workers_allowed", "fallback", "broken_answer", "failed_step", "step_cache", "tools", "turns_max", "suspended_ms_max")
+    __slots__ = ("steps_max", "rounds_max", "attempts_max", "deadline_ms", "cost_max_nano_usd", "output_bytes_max", "workers_allowed", "fallback", "broken_answer", "failed_step", "step_cache", "tools", "turns_max", "suspended_ms_max", "show_steps")
     STEPS_MAX_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_MAX_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +311,7 @@ class Policy(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TURNS_MAX_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    SHOW_STEPS_FIELD_NUMBER: _ClassVar[int]
     steps_max: int
     rounds_max: int
     attempts_max: int
@@ -325,7 +326,8 @@ class Policy(_message.Message):
     tools: StepTools
     turns_max: int
     suspended_ms_max: int
-    def __init__(self, steps_max: _Optional[int] = ..., rounds_max: _Optional[int] = ..., attempts_max: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., cost_max_nano_usd: _Optional[int] = ..., output_bytes_max: _Optional[int] = ..., workers_allowed: _Optional[_Iterable[str]] = ..., fallback: _Optional[_Union[Fallback, str]] = ..., broken_answer: _Optional[_Union[BrokenAnswer, str]] = ..., failed_step: _Optional[_Union[FailedStep, str]] = ..., step_cache: _Optional[_Union[StepCaching, str]] = ..., tools: _Optional[_Union[StepTools, str]] = ..., turns_max: _Optional[int] = ..., suspended_ms_max: _Optional[int] = ...) -> None: ...
+    show_steps: bool
+    def __init__(self, steps_max: _Optional[int] = ..., rounds_max: _Optional[int] = ..., attempts_max: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., cost_max_nano_usd: _Optional[int] = ..., output_bytes_max: _Optional[int] = ..., workers_allowed: _Optional[_Iterable[str]] = ..., fallback: _Optional[_Union[Fallback, str]] = ..., broken_answer: _Optional[_Union[BrokenAnswer, str]] = ..., failed_step: _Optional[_Union[FailedStep, str]] = ..., step_cache: _Optional[_Union[StepCaching, str]] = ..., tools: _Optional[_Union[StepTools, str]] = ..., turns_max: _Optional[int] = ..., suspended_ms_max: _Optional[int] = ..., show_steps: bool = ...) -> None: ...
 
 class Sampling(_message.Message):
     __slots__ = ("temperature", "top_p", "seed")
@@ -400,7 +402,7 @@ class PlannedStep(_message.Message):
     def __init__(self, index: _Optional[int] = ..., worker: _Optional[str] = ..., subtask: _Optional[str] = ..., access: _Optional[_Iterable[int]] = ..., sees_earlier_round: bool = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("planned", "state", "attempts", "output", "usage", "cost_nano_usd", "finish_reason", "fell_back_to", "tool_calls")
+    __slots__ = ("planned", "state", "attempts", "output", "usage", "cost_nano_usd", "finish_reason", "fell_back_to", "tool_calls", "stop_sequence")
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
@@ -410,6 +412,7 @@ class Step(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     FELL_BACK_TO_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    STOP_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     planned: PlannedStep
     state: TaskState
     attempts: _containers.RepeatedCompositeFieldContainer[Attempt]
@@ -419,7 +422,8 @@ class Step(_message.Message):
     finish_reason: FinishReason
     fell_back_to: str
     tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
-    def __init__(self, planned: _Optional[_Union[PlannedStep, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., fell_back_to: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ...) -> None: ...
+    stop_sequence: str
+    def __init__(self, planned: _Optional[_Union[PlannedStep, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., fell_back_to: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., stop_sequence: _Optional[str] = ...) -> None: ...
 
 class Round(_message.Message):
     __slots__ = ("number", "planning_state", "planning_attempts", "reasoning", "fallback", "steps", "superseded_steps", "abandoned", "corrects")

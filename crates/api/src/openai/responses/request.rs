@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use podium_domain::answer::AnswerForm;
 use podium_domain::content::{Part, ToolCall};
 use podium_domain::conversation::{
-    CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role, answerable,
+    Answerable, CONVERSATION_BYTES_MAX, Conversation, ConversationError, MESSAGES_MAX, Message, Role,
+    answerable,
 };
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::{Effort, Policy, Tier};
@@ -218,9 +219,8 @@ impl ResponseRequest {
         messages.extend(earlier);
         messages.extend(messages_of(self.input)?);
         let messages = sealed::restored(messages, &self.turns);
-        let sent = messages.len();
-        let messages = answerable(messages);
-        record.is_continued = messages.len() > sent;
+        let Answerable { messages, has_added_turn } = answerable(messages);
+        record.is_continued = has_added_turn;
         let conversation = Conversation::new(messages).map_err(|e| of_conversation(&e))?;
         let api_record = serde_json::to_value(&record).ok();
         let plain = RunRequest::new(conversation, policy);
@@ -234,7 +234,7 @@ impl ResponseRequest {
 fn of_conversation(error: &ConversationError) -> ApiError {
     let message = match error {
         ConversationError::Empty | ConversationError::NoQuestion => {
-            "`input` must end with a message of role `user` that is not blank, or with outputs of functions"
+            "`input` must end with a message of role `user` that has text, images or files, or with outputs of functions"
                 .to_owned()
         }
         ConversationError::TooMany { count } => {

@@ -6,7 +6,7 @@ use podium_domain::policy::{
 };
 use serde_json::{Value, json};
 
-use super::forms::{integer, list, maybe, object, one_of};
+use super::forms::{flag, integer, list, maybe, object, one_of};
 
 /// The options of a run.
 pub(super) fn schema() -> Value {
@@ -28,6 +28,7 @@ pub(super) fn schema() -> Value {
             ("tools", maybe(&one_of(&StepTools::ALL.map(StepTools::as_str)))),
             ("turns_max", integer(1, TURNS_MAX.into())),
             ("suspended_ms_max", integer(ms(SUSPENDED_MIN), ms(SUSPENDED_MAX))),
+            ("show_steps", maybe(&flag())),
         ],
         &[],
     )

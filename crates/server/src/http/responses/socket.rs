@@ -21,7 +21,7 @@ use super::{ResponseFormat, asked, key_for};
 use crate::auth::Caller;
 use crate::connections::{Occupied, Unread};
 use crate::error_mapping;
-use crate::http::answer::{Streaming, run_of, streaming, submitted};
+use crate::http::answer::{Sent, Streaming, run_of, streaming, submitted};
 use crate::http::disconnect::accept;
 use crate::http::layers::random_id;
 use crate::http::reply::Refusal;
@@ -164,10 +164,10 @@ impl Session {
         let mut ping_at = Instant::now() + PING_EVERY;
         loop {
             tokio::select! {
-                event = streaming.next() => match event {
-                    // The mark at the end of server-sent events has no name, and is not sent here.
-                    Some(StreamEvent { name: None, .. }) => {}
-                    Some(event) => {
+                sent = streaming.next() => match sent {
+                    // The mark at the end of server-sent events has no name. It is not sent here, and neither are comments.
+                    Some(Sent::Event(StreamEvent { name: None, .. }) | Sent::Comment(_)) => {}
+                    Some(Sent::Event(event)) => {
                         if matches!(event.name, Some("response.completed" | "response.incomplete")) {
                             self.last = Some(streaming.format().id());
                         }

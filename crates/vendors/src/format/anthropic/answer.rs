@@ -129,6 +129,8 @@ enum Delta {
 struct Ending {
     #[serde(default)]
     stop_reason: Option<String>,
+    #[serde(default)]
+    stop_sequence: Option<String>,
 }
 
 /// A message that was not streamed.
@@ -140,6 +142,8 @@ struct Whole {
     content: Vec<Block>,
     #[serde(default)]
     stop_reason: Option<String>,
+    #[serde(default)]
+    stop_sequence: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     usage: Option<UsageBody>,
     #[serde(default)]
@@ -220,7 +224,7 @@ impl Decoder for MessagesDecoder {
             return answer.fail(answer.errors.in_stream(&whole.error));
         }
         self.usage.update(whole.usage);
-        note_end(whole.stop_reason.as_deref(), answer);
+        note_end(Ending { stop_reason: whole.stop_reason, stop_sequence: whole.stop_sequence }, answer);
         for (index, block) in (0..).zip(whole.content) {
             self.begin(index, block, answer);
             self.end(index, answer);
@@ -243,7 +247,7 @@ impl MessagesDecoder {
             Event::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
                 answer.usage = Some(self.usage.usage());
-                note_end(delta.stop_reason.as_deref(), answer);
+                note_end(delta, answer);
             }
             Event::MessageStop if answer.reason.is_none() => {
                 answer.garbled("an answer that ended without a stop reason");
@@ -312,8 +316,9 @@ impl MessagesDecoder {
 }
 
 /// Records why the answer ends, if the vendor reports it.
-fn note_end(word: Option<&str>, answer: &mut Answer) {
-    answer.reason = match word {
+fn note_end(ending: Ending, answer: &mut Answer) {
+    answer.stop_sequence = ending.stop_sequence.or(answer.stop_sequence.take());
+    answer.reason = match ending.stop_reason.as_deref() {
         None => return,
         Some("end_turn" | "stop_sequence") => Some(FinishReason::Stop),
         Some("max_tokens" | "model_context_window_exceeded") => Some(FinishReason::Length),

@@ -2,6 +2,7 @@
 
 use podium_domain::usage::Usage;
 use podium_ports::vendor::FinishReason;
+use serde_json::Value;
 
 use super::wire::{AnswerBody, CallPiece, Chunk, UsageBody};
 use crate::answer::{Answer, Decoder};
@@ -78,6 +79,11 @@ impl ChatDecoder {
         for choice in chunk.choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             if let Some(body) = choice.delta.or(choice.message) {
                 self.body(body, answer);
+            }
+            for stop in [choice.stop_reason, choice.matched_stop] {
+                if let Value::String(stop) = stop {
+                    answer.stop_sequence = Some(stop);
+                }
             }
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}

@@ -182,6 +182,12 @@ pub(super) struct Choice {
     pub(super) message: Option<AnswerBody>,
     #[serde(default)]
     pub(super) finish_reason: Option<String>,
+    /// The stop sequence that ended the answer, from vLLM; the number of a token or null otherwise.
+    #[serde(default)]
+    pub(super) stop_reason: Value,
+    /// The same from `SGLang`.
+    #[serde(default)]
+    pub(super) matched_stop: Value,
 }
 
 /// The content of an answer.

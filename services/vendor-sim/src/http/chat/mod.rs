@@ -105,7 +105,7 @@ fn call_body(completion: &Completion, index: usize, call: &Call) -> Value {
 fn finish_reason(end: End) -> &'static str {
     match end {
         // OpenAI ends a refusal like any other answer.
-        End::Stop | End::Declined => "stop",
+        End::Stop | End::StopSequence(_) | End::Declined => "stop",
         End::Length => "length",
         End::ToolCalls => "tool_calls",
     }

@@ -602,6 +602,13 @@ export declare type StepDone = Message<"podium.v1.StepDone"> & {
    * @generated from field: string reasoning = 32;
    */
   reasoning: string;
+
+  /**
+   * The stop sequence that ended the output, if the vendor named one.
+   *
+   * @generated from field: optional string stop_sequence = 33;
+   */
+  stopSequence?: string | undefined;
 };
 
 /**

@@ -36,8 +36,8 @@ export declare type CreateRunRequest = Message<"podium.v1.CreateRunRequest"> & {
 
   /**
    * The conversation: 1 to 1000 messages, together at most 1 MiB, with images and files counted as base64. The last message is the
-   * user's and has text or results of tools. If there are images or files, all steps use only workers that support them, and each
-   * worker is shown all of them.
+   * user's and has text, images, files or results of tools. If there are images or files, all steps use only workers that support
+   * them, and each worker is shown all of them.
    *
    * @generated from field: repeated podium.v1.Message messages = 3;
    */

@@ -587,6 +587,14 @@ export declare type Policy = Message$1<"podium.v1.Policy"> & {
    * @generated from field: optional uint64 suspended_ms_max = 33;
    */
   suspendedMsMax?: bigint | undefined;
+
+  /**
+   * Whether responses over HTTP list the steps with their workers, and streams over HTTP say which step is under way. Absent in a
+   * request: true. GetRun and WatchRun always show them.
+   *
+   * @generated from field: optional bool show_steps = 34;
+   */
+  showSteps?: boolean | undefined;
 };
 
 /**
@@ -911,6 +919,13 @@ export declare type Step = Message$1<"podium.v1.Step"> & {
    * @generated from field: repeated podium.v1.ToolCall tool_calls = 21;
    */
   toolCalls: ToolCall[];
+
+  /**
+   * The stop sequence that ended its output, if its vendor named one.
+   *
+   * @generated from field: optional string stop_sequence = 22;
+   */
+  stopSequence?: string | undefined;
 };
 
 /**

@@ -1,7 +1,7 @@
 //! Tests of the conversion of requests: each parameter is used, recorded, accepted or rejected by name.
 
 use podium_domain::content::ToolResult;
-use podium_domain::conversation::CONTINUE;
+use podium_domain::conversation::{CONTINUE, FOLLOW_INSTRUCTIONS};
 use podium_domain::policy::Tier;
 use podium_domain::tools::{CallsAtOnce, ToolChoice};
 use serde_json::json;
@@ -362,12 +362,25 @@ fn an_input_that_ends_with_an_answer_asks_for_its_rest() {
 }
 
 #[test]
+fn instructions_with_an_empty_input_are_followed() {
+    for input in [json!([]), json!(""), json!([{"role": "user", "content": ""}])] {
+        let mut body = json!({"model": "podium-mini", "instructions": "Greet.", "max_output_tokens": 1});
+        body["input"] = input;
+        let made = ResponseRequest::parse(body.to_string().as_bytes()).unwrap();
+        let made = made.into_new_run(None, None).unwrap().request;
+        let expected = [Message::new(Role::System, "Greet."), Message::new(Role::User, FOLLOW_INSTRUCTIONS)];
+        assert_eq!(made.conversation.messages(), expected);
+        assert_eq!(made.api_record.unwrap()["is_continued"], true);
+    }
+}
+
+#[test]
 fn an_input_without_a_question_is_rejected() {
     for input in [json!([]), json!(" "), json!([{"role": "assistant", "content": " "}])] {
         let error = with("input", input).unwrap().into_new_run(None, None).unwrap_err();
         assert_eq!(
             error.message,
-            "`input` must end with a message of role `user` that is not blank, or with outputs of functions"
+            "`input` must end with a message of role `user` that has text, images or files, or with outputs of functions"
         );
         assert_eq!(error.param(), Some("input"));
     }
