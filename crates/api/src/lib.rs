@@ -33,7 +33,7 @@ pub use codec::{SizedCodec, SizedEncoder};
 pub use error::{ApiError, ErrorCode, FieldProblem, Mapping, Problems};
 pub use events::event;
 pub use model::{ModelName, UnknownModel};
-pub use new_run::{NewRun, tool_results};
+pub use new_run::{NewRun, stored_messages, tool_results};
 pub use proto_json::watch_event;
 pub use runs::timestamp;
 pub use stream::{StreamEvent, StreamEvents};

@@ -37,10 +37,28 @@ impl TryFrom<v1::CreateRunRequest> for NewRun {
     /// Checks every field and reports the first dozen problems at once. The numbers of messages and parts are checked before
     /// any of them is parsed.
     fn try_from(request: v1::CreateRunRequest) -> Result<Self, ApiError> {
+        Self::after(|_| Ok(Vec::new()), request)
+    }
+}
+
+impl NewRun {
+    /// As the conversion of a request without a conversation: `earlier` returns the messages that stand before those of the request,
+    /// which it gets.
+    pub fn after(
+        earlier: impl FnOnce(&[Message]) -> Result<Vec<Message>, ApiError>,
+        request: v1::CreateRunRequest,
+    ) -> Result<Self, ApiError> {
         let mut problems = Problems::default();
         let model = model(&request.model)?;
         let request_id = request_id(request.request_id, &mut problems);
-        let conversation = conversation(request.messages, &mut problems);
+        let conversation = match messages(request.messages, &mut problems) {
+            Some(sent) => {
+                let mut all = earlier(&sent)?;
+                all.extend(sent);
+                Conversation::new(all).map_err(|e| problems.add("messages", e.to_string())).ok()
+            }
+            None => None,
+        };
         let effort = effort(request.effort, &mut problems);
         let policy = policy(model.tier, effort, request.policy.unwrap_or_default(), &mut problems);
         if request.answer_tokens_max == Some(0) {
@@ -88,7 +106,13 @@ fn request_id(id: String, problems: &mut Problems) -> Option<RequestId> {
     RequestId::new(id).map_err(|e| problems.add("request_id", e.to_string())).ok()
 }
 
-fn conversation(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<Conversation> {
+/// The messages of a conversation that a client stores.
+pub fn stored_messages(sent: Vec<v1::Message>) -> Result<Vec<Message>, ApiError> {
+    let mut problems = Problems::default();
+    messages(sent, &mut problems).ok_or_else(|| ApiError::on_fields(problems))
+}
+
+fn messages(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<Vec<Message>> {
     if let Err(e) = counts(&messages) {
         problems.add("messages", e.to_string());
         return None;
@@ -124,10 +148,7 @@ fn conversation(messages: Vec<v1::Message>, problems: &mut Problems) -> Option<C
         }
         read.push(Message::new(role, message.text).with(parts));
     }
-    if problems.len() > known {
-        return None;
-    }
-    Conversation::new(read).map_err(|e| problems.add("messages", e.to_string())).ok()
+    (problems.len() == known).then_some(read)
 }
 
 /// The message with the results of a run's tool calls.

@@ -19,6 +19,7 @@ use podium_domain::tools::CallsAtOnce;
 use podium_domain::usage::Usage;
 
 use crate::link::decoded;
+use crate::openai::conversation_of;
 use crate::v1;
 
 /// A point in time as a protobuf timestamp.
@@ -76,6 +77,7 @@ impl From<&Run> for v1::Run {
             refused: run.refusal().is_some(),
             saved: Some(run.saved()).filter(|saved| *saved != Saved::default()).map(Into::into),
             trace_id: run.trace_id().to_string(),
+            conversation_id: conversation_of(run).unwrap_or_default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 mod auth;
 mod cells;
 mod connections;
+mod conversations;
 mod error_mapping;
 mod grpc;
 mod http;

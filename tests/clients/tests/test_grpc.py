@@ -83,6 +83,22 @@ def test_a_repeated_request_id_gives_the_same_run(stub: object, generated: Gener
     assert second.run.request_id == request_id
 
 
+def test_a_run_continues_a_conversation(stub: object, generated: Generated) -> None:
+    podium_pb = generated.podium
+    stored = generated.run.Message(role=generated.run.ROLE_USER, text="Hello.")
+    request = podium_pb.CreateConversationRequest(messages=[stored], metadata={"customer": "7"})
+    conversation_id = stub.CreateConversation(request).conversation.conversation_id
+    run_id = create(stub, generated, conversation_id=conversation_id).run.run_id
+    watch(stub, generated, run_id)
+    items = stub.ListConversationItems(podium_pb.ListConversationItemsRequest(conversation_id=conversation_id)).items
+    assert [item.message.text for item in items][:2] == ["Hello.", QUESTION] and len(items) == 3
+    run = stub.GetRun(podium_pb.GetRunRequest(run_id=run_id)).run
+    assert [message.text for message in run.messages] == ["Hello.", QUESTION]
+    stub.DeleteConversation(podium_pb.DeleteConversationRequest(conversation_id=conversation_id))
+    code, info, _ = refusal(stub.GetConversation, podium_pb.GetConversationRequest(conversation_id=conversation_id))
+    assert (code, info.reason) == (grpc.StatusCode.NOT_FOUND, "CONVERSATION_NOT_FOUND")
+
+
 def test_tool_calls_are_watched_and_their_results_continue_the_loop(calling: Podium, generated: Generated) -> None:
     run_pb, podium_pb = generated.run, generated.podium
     parameters = '{"type": "object", "properties": {"city": {"type": "string"}}}'

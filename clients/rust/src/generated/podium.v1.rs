@@ -571,6 +571,9 @@ pub struct Run {
     /// The id of its trace: that of the request's `traceparent`, or else the run's id without hyphens.
     #[prost(string, tag = "50")]
     pub trace_id: ::prost::alloc::string::String,
+    /// The conversation that it continues. Empty: none.
+    #[prost(string, tag = "51")]
+    pub conversation_id: ::prost::alloc::string::String,
 }
 /// An entry in a list of runs.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1686,6 +1689,11 @@ pub struct CreateRunRequest {
     /// Whether the caller is shown the reasoning of the worker that writes the answer, as far as its vendor shows it.
     #[prost(bool, tag = "45")]
     pub show_reasoning: bool,
+    /// The conversation that the run continues. Its items stand before `messages`, and it gets `messages` and the answer. It has one run
+    /// at a time: FAILED_PRECONDITION with reason `CONVERSATION_LOCKED` until the run before has ended, or if the conversation was changed meanwhile.
+    /// Empty: the run has only `messages`.
+    #[prost(string, tag = "46")]
+    pub conversation_id: ::prost::alloc::string::String,
 }
 /// The new run, or the existing one of the same request_id.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2011,6 +2019,99 @@ pub struct Model {
     /// The conductor that it is pinned to, or the conductor and the pool: `<conductor>.<pool>`. Empty: it is not pinned.
     #[prost(string, tag = "3")]
     pub pin: ::prost::alloc::string::String,
+}
+/// The conversation to store.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateConversationRequest {
+    /// Its first messages. Together with their tool calls and results they are at most 20 items and 1 MiB.
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Message>,
+    /// Notes of the caller: at most 16, with names of 1 to 64 and values of at most 512 characters.
+    #[prost(map = "string, string", tag = "2")]
+    pub metadata: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// The new conversation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateConversationResponse {
+    /// The conversation.
+    #[prost(message, optional, tag = "1")]
+    pub conversation: ::core::option::Option<Conversation>,
+}
+/// The conversation to return.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetConversationRequest {
+    /// The conversation.
+    #[prost(string, tag = "1")]
+    pub conversation_id: ::prost::alloc::string::String,
+}
+/// The conversation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetConversationResponse {
+    /// The conversation.
+    #[prost(message, optional, tag = "1")]
+    pub conversation: ::core::option::Option<Conversation>,
+}
+/// The page to return.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListConversationItemsRequest {
+    /// The conversation.
+    #[prost(string, tag = "1")]
+    pub conversation_id: ::prost::alloc::string::String,
+    /// Maximum number of items, at most 200. 0: 50.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    /// The next_page_token of the previous page. Empty: the first items.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// A page of the list.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListConversationItemsResponse {
+    /// The items, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<ConversationItem>,
+    /// Token for the next page. Empty: this is the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// The conversation to remove.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteConversationRequest {
+    /// The conversation.
+    #[prost(string, tag = "1")]
+    pub conversation_id: ::prost::alloc::string::String,
+}
+/// The conversation is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteConversationResponse {}
+/// A conversation that the caller stores.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Conversation {
+    /// Its id, which begins with `conv_`.
+    #[prost(string, tag = "1")]
+    pub conversation_id: ::prost::alloc::string::String,
+    /// When it was created.
+    #[prost(message, optional, tag = "2")]
+    pub create_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Notes of the caller.
+    #[prost(map = "string, string", tag = "3")]
+    pub metadata: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// An item of a conversation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConversationItem {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub item_id: ::prost::alloc::string::String,
+    /// A text of one author with its images and files, or one tool call, or the result of one.
+    #[prost(message, optional, tag = "2")]
+    pub message: ::core::option::Option<Message>,
 }
 /// Generated client implementations.
 pub mod podium_service_client {
@@ -2425,6 +2526,114 @@ pub mod podium_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("podium.v1.PodiumService", "GetModel"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Stores a conversation, which runs can continue: see CreateRunRequest.conversation_id. The Responses API over HTTP has the same
+        /// conversations. They are removed once they were not changed for as long as ended runs are kept.
+        pub async fn create_conversation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateConversationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateConversationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/CreateConversation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("podium.v1.PodiumService", "CreateConversation"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns a conversation. NOT_FOUND with reason `CONVERSATION_NOT_FOUND`: the tenant has no such conversation.
+        pub async fn get_conversation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetConversationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetConversationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/GetConversation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("podium.v1.PodiumService", "GetConversation"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the items of a conversation, the first one first: the stored messages, and the messages and answers of its runs. A run that
+        /// failed, was cancelled or was removed adds nothing.
+        pub async fn list_conversation_items(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListConversationItemsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListConversationItemsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/ListConversationItems",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("podium.v1.PodiumService", "ListConversationItems"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a conversation. Its runs stay until old runs are removed.
+        pub async fn delete_conversation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteConversationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteConversationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/podium.v1.PodiumService/DeleteConversation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("podium.v1.PodiumService", "DeleteConversation"),
+                );
             self.inner.unary(req, path, codec).await
         }
     }

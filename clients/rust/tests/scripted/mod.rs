@@ -299,4 +299,32 @@ impl PodiumService for Scripted {
     ) -> Result<Response<v1::GetModelResponse>, Status> {
         Err(Status::unimplemented("not scripted"))
     }
+
+    async fn create_conversation(
+        &self,
+        _: Request<v1::CreateConversationRequest>,
+    ) -> Result<Response<v1::CreateConversationResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn get_conversation(
+        &self,
+        _: Request<v1::GetConversationRequest>,
+    ) -> Result<Response<v1::GetConversationResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn list_conversation_items(
+        &self,
+        _: Request<v1::ListConversationItemsRequest>,
+    ) -> Result<Response<v1::ListConversationItemsResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
+
+    async fn delete_conversation(
+        &self,
+        _: Request<v1::DeleteConversationRequest>,
+    ) -> Result<Response<v1::DeleteConversationResponse>, Status> {
+        Err(Status::unimplemented("not scripted"))
+    }
 }

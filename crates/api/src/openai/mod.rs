@@ -22,10 +22,10 @@ pub(crate) use responses::{
     COMPACTION_PARAMETERS, CONTEXT_RULES_MAX, COUNT_PARAMETERS, HOSTED_ITEMS, RESPONSE_PARAMETERS,
 };
 pub use responses::{
-    ClientConversation, ConversationItems, ItemOrder, ItemPage, RegisteredInput, ResponseId, ResponseRequest,
-    ResponseStream, ResponseWriter, SealError, SocketRequest, TurnKey, compacted, conversation_id,
-    error_event, input_tokens, is_conversation_id, removed_response, unknown_conversation,
-    with_response_names,
+    ClientConversation, ConversationItem, ConversationItems, ItemOrder, ItemPage, RegisteredInput,
+    ResponseId, ResponseRequest, ResponseStream, ResponseWriter, SealError, SocketRequest, TurnKey,
+    compacted, conversation_id, conversation_of, error_event, input_tokens, is_conversation_id,
+    record_in_conversation, removed_response, unknown_conversation, with_response_names,
 };
 pub use run::run_body;
 pub(crate) use tools::HOSTED_TOOLS;

@@ -28,7 +28,17 @@ use crate::http::whole;
 /// The calls whose request begins with the id of a run.
 const OF_A_RUN: [&str; 5] = ["WatchRun", "GetRun", "CancelRun", "RateRun", "SubmitToolResults"];
 /// The calls about the caller's tenant.
-const OF_A_TENANT: [&str; 5] = ["CreateRun", "ListRuns", "EstimateRun", "ListBudgets", "ListOutcomes"];
+const OF_A_TENANT: [&str; 9] = [
+    "CreateRun",
+    "ListRuns",
+    "EstimateRun",
+    "ListBudgets",
+    "ListOutcomes",
+    "CreateConversation",
+    "GetConversation",
+    "ListConversationItems",
+    "DeleteConversation",
+];
 /// The calls that every gateway answers itself.
 #[cfg(test)]
 const OF_NEITHER: [&str; 2] = ["ListModels", "GetModel"];

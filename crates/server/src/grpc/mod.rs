@@ -1,5 +1,6 @@
 //! The gRPC API: `podium.v1`, health, reflection.
 
+mod conversations;
 mod deadline;
 mod filter;
 mod forward;
@@ -18,6 +19,7 @@ use axum::response::Response;
 use podium_api::v1::podium_service_server::{PodiumServiceServer, SERVICE_NAME};
 use podium_api::{ApiError, ErrorCode};
 use podium_engine::Engine;
+use podium_ports::objects::Objects;
 use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -49,10 +51,11 @@ const HEALTH_EVERY: Duration = Duration::from_secs(1);
 fn service(
     engine: Engine,
     auth: Authenticator,
+    objects: Arc<dyn Objects>,
     streams: TenantStreams,
     stop: CancellationToken,
 ) -> PodiumServiceServer<Runs> {
-    PodiumServiceServer::new(Runs::new(engine, auth, stop).within(streams))
+    PodiumServiceServer::new(Runs::new(engine, auth, objects, stop).within(streams))
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_BYTES_MAX)
         .accept_compressed(Gzip)
@@ -116,7 +119,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    Backend { engine, auth, streams, requests, cells, objects: _, sockets: _ }: Backend,
+    Backend { engine, auth, streams, requests, cells, objects, sockets: _ }: Backend,
     Closing { leaving, stopping: stop, .. }: Closing,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -128,7 +131,7 @@ pub(crate) async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let follow = follow_readiness(engine.clone(), health.clone());
-    let services = Routes::new(service(engine, auth.clone(), streams, stop.clone()))
+    let services = Routes::new(service(engine, auth.clone(), objects, streams, stop.clone()))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)

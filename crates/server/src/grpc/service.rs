@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use podium_api::openai::record_in_conversation;
 use podium_api::v1::podium_service_server::PodiumService;
 use podium_api::v1::{self, Run};
 use podium_api::{ApiError, ErrorCode, NewRun, timestamp};
-use podium_domain::ids::RunId;
+use podium_domain::conversation::Message;
+use podium_domain::ids::{RequestId, RunId, TenantId};
 use podium_domain::trace::{TRACE_ID, TRACE_PARENT, TraceId};
 use podium_engine::{Engine, Submitted};
+use podium_ports::objects::Objects;
 use podium_ports::store::RunSummary;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
@@ -17,9 +20,10 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::filter::filter;
-use super::{models, ratings};
+use super::{conversations, models, ratings};
 use crate::auth::{Authenticator, Caller};
 use crate::connections::Unread;
+use crate::conversations::{Conversations, Joined};
 use crate::error_mapping;
 use crate::tenant_streams::TenantStreams;
 use crate::use_cases;
@@ -34,6 +38,7 @@ const PAGE_SIZE_MAX: u32 = 200;
 pub struct Runs {
     engine: Engine,
     auth: Authenticator,
+    conversations: Conversations,
     /// None without a server in front.
     streams: Option<TenantStreams>,
     stop: CancellationToken,
@@ -41,8 +46,14 @@ pub struct Runs {
 
 impl Runs {
     /// Watches end when `stop` is cancelled.
-    pub fn new(engine: Engine, auth: Authenticator, stop: CancellationToken) -> Self {
-        Self { engine, auth, streams: None, stop }
+    pub fn new(
+        engine: Engine,
+        auth: Authenticator,
+        objects: Arc<dyn Objects>,
+        stop: CancellationToken,
+    ) -> Self {
+        let conversations = Conversations::new(engine.clone(), objects, auth.clone());
+        Self { engine, auth, conversations, streams: None, stop }
     }
 
     /// The same, with a limit of each tenant's open watches.
@@ -59,6 +70,30 @@ impl Runs {
         let shown = request.metadata().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         self.auth.caller(shown).await
     }
+
+    /// The run of a request, and the conversation that it joins.
+    async fn new_run(
+        &self,
+        tenant: &TenantId,
+        request: v1::CreateRunRequest,
+    ) -> Result<(NewRun, Option<Joined>), ApiError> {
+        if request.conversation_id.is_empty() {
+            return Ok((NewRun::try_from(request)?, None));
+        }
+        let request_id = RequestId::new(request.request_id.as_str()).ok();
+        let id = request.conversation_id.as_str();
+        let joined = self.conversations.joined(tenant, id, request_id.as_ref()).await;
+        let (joined, items) = joined.map_err(with_grpc_names)?;
+        let (id, mut count) = (id.to_owned(), 0);
+        let earlier = |messages: &[Message]| {
+            let earlier = items.messages_before(messages)?;
+            count = earlier.len();
+            Ok(earlier)
+        };
+        let mut new_run = NewRun::after(earlier, request)?;
+        new_run.request.api_record = record_in_conversation(&id, count);
+        Ok((new_run, Some(joined)))
+    }
 }
 
 #[tonic::async_trait]
@@ -71,9 +106,10 @@ impl PodiumService for Runs {
         let tenant = caller.tenant.clone();
         let parent = request.metadata().get(TRACE_PARENT).and_then(|value| value.to_str().ok());
         let trace = parent.and_then(|parent| parent.parse().ok());
-        let mut new_run = NewRun::try_from(request.into_inner())?;
+        let (mut new_run, joined) = self.new_run(&tenant, request.into_inner()).await?;
         new_run.request.trace = trace;
         let submitted = use_cases::submit(&self.engine, caller, new_run).await?;
+        self.conversations.join(&tenant, joined, &submitted).await.map_err(with_grpc_names)?;
         let (run, existing) = match submitted {
             Submitted::New(run) => (run, false),
             Submitted::Existing(id) | Submitted::Continued { run: id, .. } => {
@@ -170,7 +206,8 @@ impl PodiumService for Runs {
         request: Request<v1::EstimateRunRequest>,
     ) -> Result<Response<v1::EstimateRunResponse>, Status> {
         let caller = self.caller(&request).await?;
-        let new_run = NewRun::try_from(request.into_inner().run.unwrap_or_default())?;
+        let run = request.into_inner().run.unwrap_or_default();
+        let (new_run, _) = self.new_run(&caller.tenant, run).await?;
         let estimate = use_cases::estimate(&self.engine, caller, new_run).await?;
         let steps = estimate.steps.iter().map(|(worker, cost)| v1::EstimatedStep {
             worker: worker.to_string(),
@@ -236,6 +273,46 @@ impl PodiumService for Runs {
         self.caller(&request).await?;
         Ok(Response::new(models::one(&self.engine, &request.into_inner().name)?))
     }
+
+    async fn create_conversation(
+        &self,
+        request: Request<v1::CreateConversationRequest>,
+    ) -> Result<Response<v1::CreateConversationResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(conversations::create(&self.conversations, &tenant, request.into_inner()).await?))
+    }
+
+    async fn get_conversation(
+        &self,
+        request: Request<v1::GetConversationRequest>,
+    ) -> Result<Response<v1::GetConversationResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(conversations::one(&self.conversations, &tenant, request.into_inner()).await?))
+    }
+
+    async fn list_conversation_items(
+        &self,
+        request: Request<v1::ListConversationItemsRequest>,
+    ) -> Result<Response<v1::ListConversationItemsResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(conversations::items(&self.conversations, &tenant, request.into_inner()).await?))
+    }
+
+    async fn delete_conversation(
+        &self,
+        request: Request<v1::DeleteConversationRequest>,
+    ) -> Result<Response<v1::DeleteConversationResponse>, Status> {
+        let tenant = self.caller(&request).await?.tenant;
+        Ok(Response::new(conversations::remove(&self.conversations, &tenant, request.into_inner()).await?))
+    }
+}
+
+/// Renames the field of an error as this API names it.
+fn with_grpc_names(mut error: ApiError) -> ApiError {
+    for problem in error.fields.iter_mut().filter(|problem| problem.field == "conversation") {
+        "conversation_id".clone_into(&mut problem.field);
+    }
+    error
 }
 
 /// Adds the id of a run's trace to the metadata of a response.

@@ -17,11 +17,11 @@ use podium_engine::{AnswerError, AnswerPart, Submitted};
 use tokio_util::sync::CancellationToken;
 
 use super::ServerState;
-use super::conversations::{Joined, join};
 use super::disconnect::{CancelOnDisconnect, accept};
 use super::reply::{Refusal, name_run, name_trace, unread_json};
 use crate::auth::Caller;
 use crate::connections::{Held, Unread};
+use crate::conversations::Joined;
 use crate::error_mapping;
 use crate::tenant_streams::OpenStream;
 use crate::use_cases;
@@ -138,7 +138,7 @@ pub(super) async fn submitted(
 ) -> Result<Submitted, ApiError> {
     let tenant = caller.tenant.clone();
     let submitted = use_cases::submit(&state.engine, caller, asked.new_run).await?;
-    join(&state, &tenant, asked.joined, &submitted).await?;
+    state.conversations().join(&tenant, asked.joined, &submitted).await?;
     Ok(submitted)
 }
 
@@ -255,7 +255,7 @@ pub(super) async fn whole_answer(
     let accepting = async move {
         let tenant = caller.tenant.clone();
         let (submitted, ending) = use_cases::ask(&at_work.engine, caller, new_run).await?;
-        join(&at_work, &tenant, joined, &submitted).await?;
+        at_work.conversations().join(&tenant, joined, &submitted).await?;
         Ok((submitted, ending))
     };
     let (asked, mut guard) =

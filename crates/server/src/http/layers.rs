@@ -110,7 +110,7 @@ pub(super) fn is_anthropic(request: &Request) -> bool {
 
 /// A random id: of a request, for logs and for the client, or of a conversation.
 #[expect(clippy::disallowed_methods, reason = "no run depends on it")]
-pub(super) fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 

@@ -50,10 +50,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::BodyTimeout;
+use crate::conversations::Conversations;
 use crate::slots::Slots;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, error_mapping};
 use forward::Forwarding;
+pub(crate) use layers::random_id;
 use reply::Refusal;
 use request_checks::shown;
 
@@ -89,6 +91,12 @@ struct ServerState {
     cut: CancellationToken,
     /// Work that outlives a client's connection.
     left: TaskTracker,
+}
+
+impl ServerState {
+    fn conversations(&self) -> Conversations {
+        Conversations::new(self.engine.clone(), Arc::clone(&self.objects), self.auth.clone())
+    }
 }
 
 /// The HTTP API, and the routes of the listener for probes. `started` is in seconds since the Unix epoch.

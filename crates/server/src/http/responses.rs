@@ -19,17 +19,17 @@ use podium_api::openai::{
     removed_response, with_response_names,
 };
 use podium_api::{ApiError, ErrorCode, StreamEvent, StreamEvents};
-use podium_domain::ids::{RunId, TenantId};
+use podium_domain::ids::{RequestId, TenantId};
 use podium_domain::run::{Run, RunState};
 use podium_engine::Submitted;
 
 use super::answer::{AnswerFormat, Asked, Delivery, answer, run_of, streamed, submitted, whole_answer};
-use super::conversations;
 use super::disconnect::{CancelOnDisconnect, accept};
 use super::reply::{Refusal, json, name_run, name_trace, run_json, unread_json};
-use super::{ServerState, parsed, segment, take_context};
+use super::{ServerState, idempotency_key, parsed, segment, take_context};
 use crate::auth::Caller;
 use crate::connections::Unread;
+use crate::conversations::known;
 use crate::error_mapping;
 use crate::use_cases;
 use query::{ResponseQuery, item_page_of};
@@ -51,7 +51,8 @@ pub(super) async fn create(
     let request = parsed(body, ResponseRequest::parse).await?;
     let (stream, is_background) = (request.stream, request.is_background());
     let key = key_for(&state, request.needs_key()).await?;
-    let mut asked = asked(&state, &caller.tenant, request, None).await?;
+    let request_id = idempotency_key(&headers)?;
+    let mut asked = asked(&state, &caller.tenant, request, None, request_id.as_ref()).await?;
     take_context(&headers, &mut asked.new_run)?;
     asked.is_findable = is_background || asked.new_run.request_id.is_some();
     let made = if is_background && !stream {
@@ -76,7 +77,7 @@ pub(super) async fn compact(
         return Err(error_mapping::stopping().into());
     }
     let request = parsed(body, ResponseRequest::parse_compaction).await?;
-    let Asked { mut new_run, .. } = asked(&state, &caller.tenant, request, None).await?;
+    let Asked { mut new_run, .. } = asked(&state, &caller.tenant, request, None, None).await?;
     take_context(&headers, &mut new_run)?;
     let made = whole_answer(&state, caller, &unread, Asked::new(new_run), compacted).await;
     made.map_err(|refusal| refusal.with(with_response_names))
@@ -89,24 +90,26 @@ pub(super) async fn count(
     body: Body,
 ) -> Result<Response, Refusal> {
     let request = parsed(body, ResponseRequest::parse_count).await?;
-    let Asked { new_run, .. } = asked(&state, &caller.tenant, request, None).await?;
+    let Asked { new_run, .. } = asked(&state, &caller.tenant, request, None, None).await?;
     use_cases::check_model(&state.engine, &new_run.model)?;
     Ok(json(input_tokens(&new_run)))
 }
 
 /// The run of a request, with the earlier responses that it refers to. `own` may be continued although it was not stored.
+/// `request_id` is the client's own name for the request.
 async fn asked(
     state: &ServerState,
     tenant: &TenantId,
     mut request: ResponseRequest,
     own: Option<ResponseId>,
+    request_id: Option<&RequestId>,
 ) -> Result<Asked, ApiError> {
     if let Some(key) = key_for(state, request.needs_key()).await? {
         request.open(&key, tenant);
     }
     for id in request.referenced_runs()? {
         // An item of an unknown run stays unresolved, and is reported by its place.
-        if let Some(run) = stored_run(state, tenant, id).await? {
+        if let Some(run) = state.conversations().stored_run(tenant, id).await? {
             request.resolve(&run)?;
         }
     }
@@ -119,7 +122,7 @@ async fn asked(
     };
     let (joined, items) = match request.conversation() {
         Some(id) => {
-            let (joined, items) = conversations::joined(state, tenant, id).await?;
+            let (joined, items) = state.conversations().joined(tenant, id, request_id).await?;
             (Some(joined), Some(items))
         }
         None => (None, None),
@@ -144,37 +147,7 @@ fn unknown_previous(state: &ServerState, id: ResponseId) -> ApiError {
 async fn stored(state: &ServerState, tenant: &TenantId, id: ResponseId) -> Result<Option<Run>, ApiError> {
     let run = use_cases::load_reply(&state.engine, tenant, id.run(), id.reply()).await;
     let run = known(run)?.filter(|run| ResponseId::of(run) == id && ResponseWriter::of(run).is_stored());
-    Ok(if is_removed(state, tenant, id).await? { None } else { run })
-}
-
-/// The run of stored responses as it is now; none if the tenant has no such run, or one of its responses was removed.
-pub(super) async fn stored_run(
-    state: &ServerState,
-    tenant: &TenantId,
-    id: RunId,
-) -> Result<Option<Run>, ApiError> {
-    let run = known(use_cases::load(&state.engine, tenant, id).await)?;
-    let Some(run) = run.filter(|run| ResponseWriter::of(run).is_stored()) else { return Ok(None) };
-    for reply in 0..=run.reply() {
-        if is_removed(state, tenant, ResponseId::new(id, reply)).await? {
-            return Ok(None);
-        }
-    }
-    Ok(Some(run))
-}
-
-/// The run that was loaded; none if it does not exist.
-fn known(loaded: Result<Run, ApiError>) -> Result<Option<Run>, ApiError> {
-    match loaded {
-        Ok(run) => Ok(Some(run)),
-        Err(error) if error.code == ErrorCode::RunNotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-async fn is_removed(state: &ServerState, tenant: &TenantId, id: ResponseId) -> Result<bool, ApiError> {
-    let mark = state.objects.find_object(tenant, &id.to_string()).await;
-    mark.map(|mark| mark.is_some()).map_err(|e| error_mapping::store_error(&e))
+    Ok(if state.conversations().is_removed(tenant, id).await? { None } else { run })
 }
 
 /// Makes a run that goes on without its client, and replies at once.

@@ -11,6 +11,8 @@ mod disconnect;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
+mod grpc_conversations;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod layers;

@@ -71,7 +71,7 @@ impl Backend {
     /// An engine in this process.
     pub(crate) fn here(embedded: Embedded) -> Self {
         let access = embedded.access(false);
-        let runs = Runs::new(embedded.engine().clone(), access, CancellationToken::new());
+        let runs = Runs::new(embedded.engine().clone(), access, embedded.objects(), CancellationToken::new());
         Self::Here(Box::new((embedded, runs)))
     }
 

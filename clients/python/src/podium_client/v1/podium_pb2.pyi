@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateRunRequest(_message.Message):
-    __slots__ = ("request_id", "model", "messages", "effort", "policy", "answer_tokens_max", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls", "show_reasoning")
+    __slots__ = ("request_id", "model", "messages", "effort", "policy", "answer_tokens_max", "sampling", "response_format", "stop", "tools", "tool_choice", "parallel_tool_calls", "show_reasoning", "conversation_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class CreateRunRequest(_message.Message):
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     messages: _containers.RepeatedCompositeFieldContainer[_run_pb2.Message]
@@ -39,7 +40,8 @@ class CreateRunRequest(_message.Message):
     tool_choice: _run_pb2.ToolChoice
     parallel_tool_calls: bool
     show_reasoning: bool
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_run_pb2.Message, _Mapping]]] = ..., effort: _Optional[_Union[_run_pb2.Effort, str]] = ..., policy: _Optional[_Union[_run_pb2.Policy, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., sampling: _Optional[_Union[_run_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_run_pb2.ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[_run_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_run_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ..., show_reasoning: bool = ...) -> None: ...
+    conversation_id: str
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_run_pb2.Message, _Mapping]]] = ..., effort: _Optional[_Union[_run_pb2.Effort, str]] = ..., policy: _Optional[_Union[_run_pb2.Policy, _Mapping]] = ..., answer_tokens_max: _Optional[int] = ..., sampling: _Optional[_Union[_run_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_run_pb2.ResponseFormat, _Mapping]] = ..., stop: _Optional[_Iterable[str]] = ..., tools: _Optional[_Iterable[_Union[_run_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_run_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: bool = ..., show_reasoning: bool = ..., conversation_id: _Optional[str] = ...) -> None: ...
 
 class CreateRunResponse(_message.Message):
     __slots__ = ("run", "existing")
@@ -286,3 +288,89 @@ class Model(_message.Message):
     tier: _run_pb2.Tier
     pin: str
     def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[_run_pb2.Tier, str]] = ..., pin: _Optional[str] = ...) -> None: ...
+
+class CreateConversationRequest(_message.Message):
+    __slots__ = ("messages", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[_run_pb2.Message]
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, messages: _Optional[_Iterable[_Union[_run_pb2.Message, _Mapping]]] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CreateConversationResponse(_message.Message):
+    __slots__ = ("conversation",)
+    CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    conversation: Conversation
+    def __init__(self, conversation: _Optional[_Union[Conversation, _Mapping]] = ...) -> None: ...
+
+class GetConversationRequest(_message.Message):
+    __slots__ = ("conversation_id",)
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    def __init__(self, conversation_id: _Optional[str] = ...) -> None: ...
+
+class GetConversationResponse(_message.Message):
+    __slots__ = ("conversation",)
+    CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    conversation: Conversation
+    def __init__(self, conversation: _Optional[_Union[Conversation, _Mapping]] = ...) -> None: ...
+
+class ListConversationItemsRequest(_message.Message):
+    __slots__ = ("conversation_id", "page_size", "page_token")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, conversation_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListConversationItemsResponse(_message.Message):
+    __slots__ = ("items", "next_page_token")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[ConversationItem]
+    next_page_token: str
+    def __init__(self, items: _Optional[_Iterable[_Union[ConversationItem, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DeleteConversationRequest(_message.Message):
+    __slots__ = ("conversation_id",)
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    def __init__(self, conversation_id: _Optional[str] = ...) -> None: ...
+
+class DeleteConversationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Conversation(_message.Message):
+    __slots__ = ("conversation_id", "create_time", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    create_time: _timestamp_pb2.Timestamp
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, conversation_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ConversationItem(_message.Message):
+    __slots__ = ("item_id", "message")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    message: _run_pb2.Message
+    def __init__(self, item_id: _Optional[str] = ..., message: _Optional[_Union[_run_pb2.Message, _Mapping]] = ...) -> None: ...

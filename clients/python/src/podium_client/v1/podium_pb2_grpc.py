@@ -104,6 +104,26 @@ class PodiumServiceStub(object):
                 request_serializer=podium_dot_v1_dot_podium__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=podium_dot_v1_dot_podium__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.CreateConversation = channel.unary_unary(
+                '/podium.v1.PodiumService/CreateConversation',
+                request_serializer=podium_dot_v1_dot_podium__pb2.CreateConversationRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.CreateConversationResponse.FromString,
+                _registered_method=True)
+        self.GetConversation = channel.unary_unary(
+                '/podium.v1.PodiumService/GetConversation',
+                request_serializer=podium_dot_v1_dot_podium__pb2.GetConversationRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.GetConversationResponse.FromString,
+                _registered_method=True)
+        self.ListConversationItems = channel.unary_unary(
+                '/podium.v1.PodiumService/ListConversationItems',
+                request_serializer=podium_dot_v1_dot_podium__pb2.ListConversationItemsRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.ListConversationItemsResponse.FromString,
+                _registered_method=True)
+        self.DeleteConversation = channel.unary_unary(
+                '/podium.v1.PodiumService/DeleteConversation',
+                request_serializer=podium_dot_v1_dot_podium__pb2.DeleteConversationRequest.SerializeToString,
+                response_deserializer=podium_dot_v1_dot_podium__pb2.DeleteConversationResponse.FromString,
+                _registered_method=True)
 
 
 class PodiumServiceServicer(object):
@@ -220,6 +240,36 @@ class PodiumServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateConversation(self, request, context):
+        """Stores a conversation, which runs can continue: see CreateRunRequest.conversation_id. The Responses API over HTTP has the same
+        conversations. They are removed once they were not changed for as long as ended runs are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetConversation(self, request, context):
+        """Returns a conversation. NOT_FOUND with reason `CONVERSATION_NOT_FOUND`: the tenant has no such conversation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConversationItems(self, request, context):
+        """Lists the items of a conversation, the first one first: the stored messages, and the messages and answers of its runs. A run that
+        failed, was cancelled or was removed adds nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteConversation(self, request, context):
+        """Removes a conversation. Its runs stay until old runs are removed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PodiumServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -282,6 +332,26 @@ def add_PodiumServiceServicer_to_server(servicer, server):
                     servicer.GetModel,
                     request_deserializer=podium_dot_v1_dot_podium__pb2.GetModelRequest.FromString,
                     response_serializer=podium_dot_v1_dot_podium__pb2.GetModelResponse.SerializeToString,
+            ),
+            'CreateConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateConversation,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.CreateConversationRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.CreateConversationResponse.SerializeToString,
+            ),
+            'GetConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConversation,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.GetConversationRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.GetConversationResponse.SerializeToString,
+            ),
+            'ListConversationItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConversationItems,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.ListConversationItemsRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.ListConversationItemsResponse.SerializeToString,
+            ),
+            'DeleteConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteConversation,
+                    request_deserializer=podium_dot_v1_dot_podium__pb2.DeleteConversationRequest.FromString,
+                    response_serializer=podium_dot_v1_dot_podium__pb2.DeleteConversationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -618,6 +688,114 @@ class PodiumService(object):
             '/podium.v1.PodiumService/GetModel',
             podium_dot_v1_dot_podium__pb2.GetModelRequest.SerializeToString,
             podium_dot_v1_dot_podium__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/CreateConversation',
+            podium_dot_v1_dot_podium__pb2.CreateConversationRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.CreateConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/GetConversation',
+            podium_dot_v1_dot_podium__pb2.GetConversationRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.GetConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConversationItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/ListConversationItems',
+            podium_dot_v1_dot_podium__pb2.ListConversationItemsRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.ListConversationItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.v1.PodiumService/DeleteConversation',
+            podium_dot_v1_dot_podium__pb2.DeleteConversationRequest.SerializeToString,
+            podium_dot_v1_dot_podium__pb2.DeleteConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

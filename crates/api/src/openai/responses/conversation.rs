@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
+use podium_domain::content::{Part, ToolCall};
+use podium_domain::conversation::{Message, Role};
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::input::{InputItem, item_of};
-use super::items::{ItemPage, NamedItem, items_of, items_of_cancelled};
+use super::input::{InputItem, item_of, messages_of};
+use super::items::{Item, ItemPage, NamedItem, items_of, items_of_cancelled};
 use super::record::Record;
 use super::request::metadata;
 use crate::field::{Field, missing, unknown};
@@ -108,6 +110,34 @@ impl ClientConversation {
         Ok(made)
     }
 
+    /// A conversation of messages that another API has read. `id` is its id.
+    pub fn of_messages(
+        messages: &[Message],
+        metadata_sent: &BTreeMap<String, String>,
+        id: &str,
+        created_at: u64,
+    ) -> Result<Self, ApiError> {
+        let sent = json!(metadata_sent);
+        let mut made =
+            Self { created_at, metadata: metadata(&Field::new("metadata", &sent))?, ..Self::default() };
+        let forms = ToolForms::default();
+        let items = messages.iter().flat_map(items_of_message);
+        let items = items.map(|item| item_to_store(&NamedItem { id: String::new(), item }.body(&forms)));
+        let items = Value::Array(items.collect());
+        made.add(id, &Field::new("messages", &items))?;
+        Ok(made)
+    }
+
+    /// Its metadata.
+    pub const fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// When it was made, in seconds since the Unix epoch.
+    pub const fn created_at(&self) -> u64 {
+        self.created_at
+    }
+
     /// Parses the stored form.
     pub fn from_json(stored: &str) -> Option<Self> {
         serde_json::from_str(stored).ok()
@@ -194,6 +224,13 @@ impl ClientConversation {
         runs.iter().find(|run| !run.has_replied(run.reply())).map_or(Ok(()), |run| Err(locked(run)))
     }
 
+    /// The items that stand before the run `before`. `runs` are the runs of its responses that exist.
+    pub fn items_before(&self, before: RunId, runs: &[Run]) -> ConversationItems {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Response { run, .. } if *run == before);
+        let end = self.entries.iter().position(is_it).unwrap_or(self.entries.len());
+        self.items_at(0..end, runs)
+    }
+
     /// Its items. `runs` are the runs of its responses that exist; a response without an answer adds nothing.
     pub fn items(&self, runs: &[Run]) -> ConversationItems {
         self.items_at(0..self.entries.len(), runs)
@@ -260,7 +297,36 @@ impl Entry {
     }
 }
 
+/// An item as a message of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConversationItem {
+    /// Its id.
+    pub id: String,
+    /// A text of one author with its images and files, one tool call, or the result of one.
+    pub message: Message,
+}
+
 impl ConversationItems {
+    /// All of them as messages, in order.
+    pub fn into_messages(self) -> Vec<ConversationItem> {
+        let messages = self.items.into_iter().filter_map(|NamedItem { id, item }| {
+            let message = match item {
+                InputItem::Message(message) => message,
+                InputItem::Call(call) => Message::new(Role::Assistant, "").with([Part::ToolCall(call)]),
+                InputItem::Output(result) => Message::new(Role::User, "").with([Part::ToolResult(result)]),
+                InputItem::Reference { .. } => return None,
+            };
+            Some(ConversationItem { id, message })
+        });
+        messages.collect()
+    }
+
+    /// The messages that stand before the `messages` of a request.
+    pub fn messages_before(self, messages: &[Message]) -> Result<Vec<Message>, ApiError> {
+        let input: Vec<_> = messages.iter().flat_map(items_of_message).collect();
+        messages_of(self.before(&input))
+    }
+
     /// A page of them as JSON; see [`ItemPage`].
     pub fn page(self, page: &ItemPage) -> Option<String> {
         page.of(self.items, &self.forms)
@@ -317,6 +383,34 @@ impl ConversationItems {
         self.add_answered(input);
         self.items.into_iter().map(|named| named.item).collect()
     }
+}
+
+/// The items of a message: its text, images and files, and then its calls and results.
+fn items_of_message(message: &Message) -> Vec<InputItem> {
+    let mut shown = Message::new(message.role, &*message.text);
+    let mut others = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Text(_) | Part::Image(_) | Part::Pdf(_) => shown.parts.push(part.clone()),
+            Part::ToolCall(call) => {
+                others.push(InputItem::Call(ToolCall::new(&*call.id, &*call.name, &*call.arguments)));
+            }
+            Part::ToolResult(result) => others.push(InputItem::Output(result.clone())),
+            Part::Reasoning(_) => {}
+        }
+    }
+    let has_content = !shown.text.is_empty() || !shown.parts.is_empty() || others.is_empty();
+    has_content.then_some(InputItem::Message(shown)).into_iter().chain(others).collect()
+}
+
+/// An item as a client would send it: the conversation gives it an id.
+fn item_to_store(item: &Item<'_>) -> Value {
+    let mut item = json!(item);
+    if let Some(item) = item.as_object_mut() {
+        item.remove("id");
+        item.remove("status");
+    }
+    item
 }
 
 struct Parsed {

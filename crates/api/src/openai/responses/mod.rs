@@ -25,13 +25,15 @@ mod usage;
 pub use body::{ResponseWriter, removed_response};
 pub use compacted::compacted;
 pub use conversation::{
-    ClientConversation, ConversationItems, conversation_id, is_conversation_id, unknown_conversation,
+    ClientConversation, ConversationItem, ConversationItems, conversation_id, is_conversation_id,
+    unknown_conversation,
 };
 pub use id::ResponseId;
 pub(crate) use input::HOSTED_ITEMS;
 pub use input_tokens::input_tokens;
 pub use items::{ItemOrder, ItemPage};
 pub(crate) use parameters::{CONTEXT_RULES_MAX, PARAMETERS as RESPONSE_PARAMETERS};
+pub use record::{conversation_of, record_in_conversation};
 pub use registered::{RegisteredInput, SocketRequest};
 pub(crate) use request::{COMPACTION_PARAMETERS, COUNT_PARAMETERS};
 pub use request::{ResponseRequest, with_response_names};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use podium_domain::ids::RunId;
 use podium_domain::run::Run;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::id::ResponseId;
 use crate::openai::tool_forms::ToolForms;
@@ -77,6 +78,23 @@ pub(super) enum Api {
     /// The Responses API.
     #[default]
     Responses,
+}
+
+/// The record of a run of another API that continues a conversation, so that the conversation has its items. `earlier` is the number
+/// of messages that come from the conversation.
+pub fn record_in_conversation(conversation: &str, earlier: usize) -> Option<Value> {
+    let record = Record {
+        is_stored: true,
+        conversation: Some(conversation.to_owned()),
+        earlier_messages: earlier,
+        ..Record::default()
+    };
+    serde_json::to_value(record).ok()
+}
+
+/// The conversation that a run continues.
+pub fn conversation_of(run: &Run) -> Option<String> {
+    Record::of(run).conversation
 }
 
 impl Record {

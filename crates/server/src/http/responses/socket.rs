@@ -236,7 +236,7 @@ async fn begin(
     let is_background = request.is_background();
     let open = state.streams.begin(&caller.tenant)?;
     let key = key_for(state, request.needs_key()).await?;
-    let asked = asked(state, &caller.tenant, request, last).await?;
+    let asked = asked(state, &caller.tenant, request, last, None).await?;
     let accepting = submitted(state.clone(), caller.clone(), asked);
     let (submitted, guard) = accept(state, is_background, accepting, Submitted::run_id).await?;
     let run = run_of(state, &caller.tenant, submitted).await?;

@@ -113,6 +113,15 @@ export declare type CreateRunRequest = Message<"podium.v1.CreateRunRequest"> & {
    * @generated from field: bool show_reasoning = 45;
    */
   showReasoning: boolean;
+
+  /**
+   * The conversation that the run continues. Its items stand before `messages`, and it gets `messages` and the answer. It has one run
+   * at a time: FAILED_PRECONDITION with reason `CONVERSATION_LOCKED` until the run before has ended, or if the conversation was changed meanwhile.
+   * Empty: the run has only `messages`.
+   *
+   * @generated from field: string conversation_id = 46;
+   */
+  conversationId: string;
 };
 
 /**
@@ -976,6 +985,249 @@ export declare type Model = Message<"podium.v1.Model"> & {
 export declare const ModelSchema: GenMessage<Model>;
 
 /**
+ * The conversation to store.
+ *
+ * @generated from message podium.v1.CreateConversationRequest
+ */
+export declare type CreateConversationRequest = Message<"podium.v1.CreateConversationRequest"> & {
+  /**
+   * Its first messages. Together with their tool calls and results they are at most 20 items and 1 MiB.
+   *
+   * @generated from field: repeated podium.v1.Message messages = 1;
+   */
+  messages: Message$1[];
+
+  /**
+   * Notes of the caller: at most 16, with names of 1 to 64 and values of at most 512 characters.
+   *
+   * @generated from field: map<string, string> metadata = 2;
+   */
+  metadata: { [key: string]: string };
+};
+
+/**
+ * Describes the message podium.v1.CreateConversationRequest.
+ * Use `create(CreateConversationRequestSchema)` to create a new message.
+ */
+export declare const CreateConversationRequestSchema: GenMessage<CreateConversationRequest>;
+
+/**
+ * The new conversation.
+ *
+ * @generated from message podium.v1.CreateConversationResponse
+ */
+export declare type CreateConversationResponse = Message<"podium.v1.CreateConversationResponse"> & {
+  /**
+   * The conversation.
+   *
+   * @generated from field: podium.v1.Conversation conversation = 1;
+   */
+  conversation?: Conversation | undefined;
+};
+
+/**
+ * Describes the message podium.v1.CreateConversationResponse.
+ * Use `create(CreateConversationResponseSchema)` to create a new message.
+ */
+export declare const CreateConversationResponseSchema: GenMessage<CreateConversationResponse>;
+
+/**
+ * The conversation to return.
+ *
+ * @generated from message podium.v1.GetConversationRequest
+ */
+export declare type GetConversationRequest = Message<"podium.v1.GetConversationRequest"> & {
+  /**
+   * The conversation.
+   *
+   * @generated from field: string conversation_id = 1;
+   */
+  conversationId: string;
+};
+
+/**
+ * Describes the message podium.v1.GetConversationRequest.
+ * Use `create(GetConversationRequestSchema)` to create a new message.
+ */
+export declare const GetConversationRequestSchema: GenMessage<GetConversationRequest>;
+
+/**
+ * The conversation.
+ *
+ * @generated from message podium.v1.GetConversationResponse
+ */
+export declare type GetConversationResponse = Message<"podium.v1.GetConversationResponse"> & {
+  /**
+   * The conversation.
+   *
+   * @generated from field: podium.v1.Conversation conversation = 1;
+   */
+  conversation?: Conversation | undefined;
+};
+
+/**
+ * Describes the message podium.v1.GetConversationResponse.
+ * Use `create(GetConversationResponseSchema)` to create a new message.
+ */
+export declare const GetConversationResponseSchema: GenMessage<GetConversationResponse>;
+
+/**
+ * The page to return.
+ *
+ * @generated from message podium.v1.ListConversationItemsRequest
+ */
+export declare type ListConversationItemsRequest = Message<"podium.v1.ListConversationItemsRequest"> & {
+  /**
+   * The conversation.
+   *
+   * @generated from field: string conversation_id = 1;
+   */
+  conversationId: string;
+
+  /**
+   * Maximum number of items, at most 200. 0: 50.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * The next_page_token of the previous page. Empty: the first items.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message podium.v1.ListConversationItemsRequest.
+ * Use `create(ListConversationItemsRequestSchema)` to create a new message.
+ */
+export declare const ListConversationItemsRequestSchema: GenMessage<ListConversationItemsRequest>;
+
+/**
+ * A page of the list.
+ *
+ * @generated from message podium.v1.ListConversationItemsResponse
+ */
+export declare type ListConversationItemsResponse = Message<"podium.v1.ListConversationItemsResponse"> & {
+  /**
+   * The items, in order.
+   *
+   * @generated from field: repeated podium.v1.ConversationItem items = 1;
+   */
+  items: ConversationItem[];
+
+  /**
+   * Token for the next page. Empty: this is the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message podium.v1.ListConversationItemsResponse.
+ * Use `create(ListConversationItemsResponseSchema)` to create a new message.
+ */
+export declare const ListConversationItemsResponseSchema: GenMessage<ListConversationItemsResponse>;
+
+/**
+ * The conversation to remove.
+ *
+ * @generated from message podium.v1.DeleteConversationRequest
+ */
+export declare type DeleteConversationRequest = Message<"podium.v1.DeleteConversationRequest"> & {
+  /**
+   * The conversation.
+   *
+   * @generated from field: string conversation_id = 1;
+   */
+  conversationId: string;
+};
+
+/**
+ * Describes the message podium.v1.DeleteConversationRequest.
+ * Use `create(DeleteConversationRequestSchema)` to create a new message.
+ */
+export declare const DeleteConversationRequestSchema: GenMessage<DeleteConversationRequest>;
+
+/**
+ * The conversation is removed.
+ *
+ * @generated from message podium.v1.DeleteConversationResponse
+ */
+export declare type DeleteConversationResponse = Message<"podium.v1.DeleteConversationResponse"> & {
+};
+
+/**
+ * Describes the message podium.v1.DeleteConversationResponse.
+ * Use `create(DeleteConversationResponseSchema)` to create a new message.
+ */
+export declare const DeleteConversationResponseSchema: GenMessage<DeleteConversationResponse>;
+
+/**
+ * A conversation that the caller stores.
+ *
+ * @generated from message podium.v1.Conversation
+ */
+export declare type Conversation = Message<"podium.v1.Conversation"> & {
+  /**
+   * Its id, which begins with `conv_`.
+   *
+   * @generated from field: string conversation_id = 1;
+   */
+  conversationId: string;
+
+  /**
+   * When it was created.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 2;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * Notes of the caller.
+   *
+   * @generated from field: map<string, string> metadata = 3;
+   */
+  metadata: { [key: string]: string };
+};
+
+/**
+ * Describes the message podium.v1.Conversation.
+ * Use `create(ConversationSchema)` to create a new message.
+ */
+export declare const ConversationSchema: GenMessage<Conversation>;
+
+/**
+ * An item of a conversation.
+ *
+ * @generated from message podium.v1.ConversationItem
+ */
+export declare type ConversationItem = Message<"podium.v1.ConversationItem"> & {
+  /**
+   * Its id.
+   *
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * A text of one author with its images and files, or one tool call, or the result of one.
+   *
+   * @generated from field: podium.v1.Message message = 2;
+   */
+  message?: Message$1 | undefined;
+};
+
+/**
+ * Describes the message podium.v1.ConversationItem.
+ * Use `create(ConversationItemSchema)` to create a new message.
+ */
+export declare const ConversationItemSchema: GenMessage<ConversationItem>;
+
+/**
  * Plans questions over a pool of models, runs the workflows and keeps every run.
  *
  * Every error of these calls carries one google.rpc.ErrorInfo with domain `podium` and a stable reason. INVALID_ARGUMENT also carries
@@ -1126,6 +1378,48 @@ export declare const PodiumService: GenService<{
     methodKind: "unary";
     input: typeof GetModelRequestSchema;
     output: typeof GetModelResponseSchema;
+  },
+  /**
+   * Stores a conversation, which runs can continue: see CreateRunRequest.conversation_id. The Responses API over HTTP has the same
+   * conversations. They are removed once they were not changed for as long as ended runs are kept.
+   *
+   * @generated from rpc podium.v1.PodiumService.CreateConversation
+   */
+  createConversation: {
+    methodKind: "unary";
+    input: typeof CreateConversationRequestSchema;
+    output: typeof CreateConversationResponseSchema;
+  },
+  /**
+   * Returns a conversation. NOT_FOUND with reason `CONVERSATION_NOT_FOUND`: the tenant has no such conversation.
+   *
+   * @generated from rpc podium.v1.PodiumService.GetConversation
+   */
+  getConversation: {
+    methodKind: "unary";
+    input: typeof GetConversationRequestSchema;
+    output: typeof GetConversationResponseSchema;
+  },
+  /**
+   * Lists the items of a conversation, the first one first: the stored messages, and the messages and answers of its runs. A run that
+   * failed, was cancelled or was removed adds nothing.
+   *
+   * @generated from rpc podium.v1.PodiumService.ListConversationItems
+   */
+  listConversationItems: {
+    methodKind: "unary";
+    input: typeof ListConversationItemsRequestSchema;
+    output: typeof ListConversationItemsResponseSchema;
+  },
+  /**
+   * Removes a conversation. Its runs stay until old runs are removed.
+   *
+   * @generated from rpc podium.v1.PodiumService.DeleteConversation
+   */
+  deleteConversation: {
+    methodKind: "unary";
+    input: typeof DeleteConversationRequestSchema;
+    output: typeof DeleteConversationResponseSchema;
   },
 }>;
 

@@ -1352,6 +1352,13 @@ export declare type Run = Message$1<"podium.v1.Run"> & {
    * @generated from field: string trace_id = 50;
    */
   traceId: string;
+
+  /**
+   * The conversation that it continues. Empty: none.
+   *
+   * @generated from field: string conversation_id = 51;
+   */
+  conversationId: string;
 };
 
 /**
