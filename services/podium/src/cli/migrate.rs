@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use podium_store_postgres::{Options, Store};
 
-use super::SetupArgs;
+use super::DataArgs;
 use super::output::print_line;
 use crate::error::{Error, run_failed};
 
@@ -19,7 +19,7 @@ pub(super) struct MigrateArgs {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    setup: SetupArgs,
+    setup: DataArgs,
 }
 
 pub(super) async fn migrate(args: MigrateArgs) -> Result<ExitCode, Error> {
