@@ -17,6 +17,8 @@ WORKSPACE := --workspace --features podium/llama,podium-planner/llama,podium-loc
 # With llama.cpp's modules that are loaded at run time. `make check` compiles it, so that each feature is compiled.
 DYNAMIC := --workspace --features podium/llama-dynamic,podium-planner/llama-dynamic,podium-local-cluster/llama
 NEXTEST_PROFILE ?= default
+# Two more tests at once than processors, because many wait for timeouts and for processes.
+export NEXTEST_TEST_THREADS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 FUZZ_SECONDS ?= 60
 PODIUM := $(CARGO_TARGET_DIR)/debug/podium
 
