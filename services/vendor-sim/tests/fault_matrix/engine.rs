@@ -29,7 +29,7 @@ use crate::house::{Delivery, FORMATS, House, QUESTION};
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Cells of a format that run concurrently: with all of them, a busy machine would be too slow to open their stores.
-const CELLS_AT_ONCE: usize = 6;
+const CELLS_AT_ONCE: usize = 4;
 
 /// A running engine for one case, whose plans call the worker of one format.
 struct AtWork {

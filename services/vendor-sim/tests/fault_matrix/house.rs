@@ -63,7 +63,7 @@ impl House {
             let path = if format == "gemini" { "/v1beta" } else { "/v1" };
             // Short compared with the others, but long enough for a successful call on a busy machine.
             let limits = ["connect_ms_max", "first_byte_ms_max", "idle_ms_max", "call_ms_max"].map(|limit| {
-                let milliseconds = if limit == case.short_limit { 500 } else { 120_000 };
+                let milliseconds = if limit == case.short_limit { 1_500 } else { 120_000 };
                 format!("{limit} = {milliseconds}")
             });
             write!(
