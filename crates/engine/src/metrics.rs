@@ -234,7 +234,9 @@ impl Metrics {
         let outcome = if found.is_some() { "done" } else { "failed" };
         self.inner.sweeps.add(1, &[KeyValue::new(OUTCOME, outcome)]);
         let Some(Found { ready, expired, overdue }) = found else { return };
-        for (kind, count) in [("ready", ready), ("expired", expired), ("overdue", overdue)] {
+        // Zero, so that the first unreadable run is an increase of the series.
+        for (kind, count) in [("ready", ready), ("expired", expired), ("overdue", overdue), ("unreadable", 0)]
+        {
             self.inner.swept.add(count as u64, &[KeyValue::new("podium.kind", kind)]);
         }
     }

@@ -53,7 +53,17 @@ pub(crate) struct CallMeter {
 
 impl Calls {
     pub(super) fn new(meter: &Meter, pool: &Pool) -> Self {
-        let attributes = |worker: &Worker| (worker.id.clone(), attributes(worker));
+        let workers: HashMap<_, _> =
+            pool.workers_and_retired().map(|worker| (worker.id.clone(), attributes(worker))).collect();
+        let misreported = meter
+            .u64_counter("podium.call.usage_misreported")
+            .with_unit("{call}")
+            .with_description("Calls whose vendor reported more usage than the call can have taken")
+            .build();
+        for [_, _, _, worker] in workers.values() {
+            // Zero, so that a worker's first such call is an increase of the series.
+            misreported.add(0, std::slice::from_ref(worker));
+        }
         Self {
             duration: seconds(
                 meter,
@@ -73,12 +83,8 @@ impl Calls {
                 .with_description("Tokens of calls of workers, as far as known")
                 .with_boundaries(TOKENS.to_vec())
                 .build(),
-            misreported: meter
-                .u64_counter("podium.call.usage_misreported")
-                .with_unit("{call}")
-                .with_description("Calls whose vendor reported more usage than the call can have taken")
-                .build(),
-            workers: pool.workers_and_retired().map(attributes).collect(),
+            misreported,
+            workers,
         }
     }
 

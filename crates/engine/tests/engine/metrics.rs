@@ -216,6 +216,21 @@ async fn the_metrics_match_their_page_and_the_runs() {
 }
 
 #[tokio::test]
+async fn counters_that_alerts_watch_begin_at_zero() {
+    let meters = Meters::start();
+    let _house = a_house(|_| ()).await;
+    // Prometheus sees no increase in a series that begins at one.
+    let zero = |measured: &BTreeMap<String, Measured>, name: &str, attributes: &str| {
+        measured.get(name).and_then(|of| of.points.get(attributes)).is_some_and(|point| point.value == 0)
+    };
+    until(&meters, |measured| {
+        zero(measured, "podium.sweep.found", "podium.kind=unreadable")
+            && zero(measured, "podium.call.usage_misreported", "podium.worker=quick")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn metrics_of_calls_have_conventional_names_and_no_tenants_but_one() {
     let meters = Meters::start();
     let house = a_house(|_| ()).await;
