@@ -188,12 +188,33 @@ impl Cluster {
 
     /// Writes a pool file with another version and one more worker, `id`, a copy of the first one. Processes follow it.
     pub fn add_worker(&self, id: &str) -> Result<()> {
+        self.change_pool(id, |pool| {
+            let workers =
+                pool.get_mut("workers").and_then(toml::Value::as_array_mut).context("no workers")?;
+            let mut worker = workers.first().cloned().context("no worker")?;
+            worker.as_table_mut().context("a worker is no table")?.insert("id".to_owned(), id.into());
+            workers.push(worker);
+            Ok(())
+        })
+    }
+
+    /// Writes a pool file with another version in which all workers have this price for a million tokens. Processes follow it.
+    pub fn set_price(&self, version: &str, usd: f64) -> Result<()> {
+        let price = toml::Table::from_iter(
+            [("input", usd), ("output", usd)].map(|(key, usd)| (key.to_owned(), usd.into())),
+        );
+        self.change_pool(version, |pool| {
+            for worker in tables(pool, "workers") {
+                worker.insert("usd_per_million_tokens".to_owned(), price.clone().into());
+            }
+            Ok(())
+        })
+    }
+
+    fn change_pool(&self, version: &str, change: impl FnOnce(&mut toml::Table) -> Result<()>) -> Result<()> {
         let mut pool: toml::Table = std::fs::read_to_string(&self.pool)?.parse()?;
-        let workers = pool.get_mut("workers").and_then(toml::Value::as_array_mut).context("no workers")?;
-        let mut worker = workers.first().cloned().context("no worker")?;
-        worker.as_table_mut().context("a worker is no table")?.insert("id".to_owned(), id.into());
-        workers.push(worker);
-        pool.insert("version".to_owned(), id.into());
+        change(&mut pool)?;
+        pool.insert("version".to_owned(), version.into());
         std::fs::write(&self.pool, pool.to_string()).context("writing the pool")
     }
 
