@@ -4,6 +4,7 @@
 
 mod circles;
 mod code_map;
+mod commands;
 mod decisions;
 mod layers;
 mod links;
@@ -109,6 +110,7 @@ pub(crate) fn check(tree: &Tree) -> Report {
         Err(finding) => findings.push(finding),
     }
     findings.extend(circles::check(tree));
+    findings.extend(commands::check(tree));
     findings.extend(decisions::check(tree));
     findings.extend(links::check(tree));
     findings.extend(markdown::check(tree));

@@ -9,6 +9,8 @@ mod budget;
 mod bundle;
 mod compare;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod estimate;
 mod eval;
 mod fetch;

@@ -7,6 +7,7 @@ mod client;
 mod command_line;
 mod compare;
 mod doctor;
+mod documents;
 mod fetch;
 #[cfg(feature = "llama")]
 mod gpu;

@@ -155,14 +155,7 @@ impl Server {
 
     /// The next log line that contains `says`.
     pub(crate) fn logged(&self, says: &str) -> String {
-        let mut seen = Vec::new();
-        loop {
-            match self.log.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(says) => return line,
-                Ok(line) => seen.push(line),
-                Err(error) => panic!("{error}: nothing says `{says}`: {seen:#?}"),
-            }
-        }
+        logged_by(&self.log, says)
     }
 
     /// Kills the process with SIGKILL.
@@ -210,6 +203,18 @@ pub(crate) fn lines_of(pipe: std::process::ChildStderr) -> mpsc::Receiver<String
         let _ = pipe.read_to_end(&mut Vec::new());
     });
     lines
+}
+
+/// The next line of a log that contains `says`.
+pub(crate) fn logged_by(log: &mpsc::Receiver<String>, says: &str) -> String {
+    let mut seen = Vec::new();
+    loop {
+        match log.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(says) => return line,
+            Ok(line) => seen.push(line),
+            Err(error) => panic!("{error}: nothing says `{says}`: {seen:#?}"),
+        }
+    }
 }
 
 /// A request for a run that asks the question.
