@@ -20,6 +20,13 @@ def _generate_eval(arguments: argparse.Namespace) -> None:
         print(heldout.record(question, f"{arguments.split}-{arguments.seed}-{index:04}"))
 
 
+def _everyday(_arguments: argparse.Namespace) -> None:
+    from podium_training import everyday
+
+    for line in everyday.records():
+        print(line)
+
+
 def _generate_text(arguments: argparse.Namespace) -> None:
     from podium_training import plan
     from podium_training.questions import Generator
@@ -165,6 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("generate-eval", help="print questions with exact answers as JSON lines")
     _draws(command, 300, "test", 1)
     command.set_defaults(run=_generate_eval)
+
+    command = commands.add_parser("generate-everyday", help="print the questions in everyday words as JSON lines")
+    command.set_defaults(run=_everyday)
 
     command = commands.add_parser("generate-text", help="print training texts, to be read by a person")
     _draws(command, 20, "train", 1)

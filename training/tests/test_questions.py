@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from podium_training import exact, facts, heldout, plan, wordings
+from podium_training import everyday, exact, facts, heldout, plan, wordings
 from podium_training.operations import JOINS, RULES
 from podium_training.questions import Generator
 
@@ -177,3 +177,34 @@ def test_committed_evaluation_files_are_what_the_generator_gives() -> None:
         lines = (directory / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         assert lines == [heldout.record(q, f"{split}-{seed}-{i:04}") for i, q in enumerate(heldout.questions(split, seed, count), start=1)]
         assert all(set(json.loads(line)) == {"id", "question", "answer", "skills", "steps"} for line in lines)
+
+
+def test_the_committed_everyday_questions_are_those_of_their_file() -> None:
+    committed = (everyday.PATH.parent / "eval/everyday.jsonl").read_text(encoding="utf-8")
+    assert committed == "".join(line + "\n" for line in everyday.records())
+    assert len(committed.splitlines()) == 100
+
+
+def test_everyday_questions_share_no_phrase_with_the_templates() -> None:
+    """A phrase is five words in a row. Operands are not part of a template."""
+
+    def phrases(text: str) -> set[tuple[str, ...]]:
+        words = re.findall(r"\{|[a-z0-9']+", re.sub(r"\{[^}]*\}", "{", text.lower()))
+        found = (tuple(words[start : start + 5]) for start in range(len(words) - 4))
+        return {phrase for phrase in found if "{" not in phrase}
+
+    splits = (*wordings.SPLITS, *wordings.CONDUCTOR_SPLITS)
+    texts = {text for split in splits for text in wordings.clauses(BANK, split)}
+    texts |= {text for frames in BANK.frames.values() for frame in frames for text in wordings.expansions(frame)}
+    known = set().union(*map(phrases, texts))
+    assert ("the", "day", "of", "the", "week") in known
+    shared = {question.text: phrases(question.text) & known for question in everyday.load()}
+    assert not any(shared.values()), {text: found for text, found in shared.items() if found}
+
+
+def test_an_invalid_everyday_question_is_named(tmp_path) -> None:
+    path = tmp_path / "everyday.toml"
+    for step in ('{ op = "double", x = "2" }', '{ op = "spell", x = "#1" }'):
+        path.write_text(f'schema = 1\n[[question]]\ntag = "a"\ntext = "Asked?"\nsteps = [{step}]\n', encoding="utf-8")
+        with pytest.raises(ValueError, match="'Asked\\?': invalid step"):
+            everyday.load(path)

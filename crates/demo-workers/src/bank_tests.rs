@@ -275,3 +275,43 @@ fn the_skill_workers_answer_the_evaluation_questions_step_by_step() {
         });
     }
 }
+
+#[derive(Deserialize)]
+struct Planned {
+    id: String,
+    answer: String,
+    plan: Vec<PlannedStep>,
+}
+
+#[derive(Deserialize)]
+struct PlannedStep {
+    skill: String,
+    subtask: String,
+    sees: Vec<usize>,
+}
+
+/// Nobody tests the workers on these questions themselves, so that a wrong answer is the fault of a plan.
+#[test]
+fn the_skill_workers_carry_out_the_plans_of_the_everyday_questions() {
+    let questions: Vec<Planned> = training("eval/everyday.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a question a line"))
+        .collect();
+    assert!(questions.len() >= 100, "only {} questions", questions.len());
+    let mut wrong = Vec::new();
+    for question in &questions {
+        let mut outputs: Vec<String> = Vec::new();
+        for step in &question.plan {
+            let visible = step
+                .sees
+                .iter()
+                .map(|seen| Visible { number: seen + 1, output: Some(outputs[*seen].clone()) });
+            let task = Task { visible: visible.collect(), ..Task::question(&step.subtask) };
+            outputs.push(skills::answer(skill(&step.skill), &task));
+        }
+        if outputs.last() != Some(&question.answer) {
+            wrong.push(format!("{}: {outputs:?} instead of `{}`", question.id, question.answer));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), questions.len(), wrong.join("\n"));
+}
