@@ -176,13 +176,15 @@ record-panels: binaries ## record the metrics of a cluster under load and faults
 	    python -m podium_observability record --binaries $(CARGO_TARGET_DIR)/debug --work $(CACHE)/panels
 
 .PHONY: nano
-nano: ## train models/nano again, on a CPU in under an hour (fetches PyTorch: 5 GB)
+nano: ## train models/nano again, on a CPU in about an hour, and keep the result if it plans as well (fetches PyTorch: 5 GB)
 	@scripts/setup test
 	cd training && export UV_PROJECT_ENVIRONMENT=$(CACHE)/venv/training && uv sync --frozen --group train --group check && \
 	    uv run --no-sync podium-training train --out $(CACHE)/nano && \
 	    uv run --no-sync podium-training evaluate --checkpoint $(CACHE)/nano --n 100 && \
-	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle ../models/nano && \
-	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle ../models/nano
+	    rm -rf $(CACHE)/nano/bundle && cp -r ../models/nano $(CACHE)/nano/bundle && \
+	    uv run --no-sync podium-training export --checkpoint $(CACHE)/nano --bundle $(CACHE)/nano/bundle && \
+	    uv run --no-sync podium-training check-export --checkpoint $(CACHE)/nano --bundle $(CACHE)/nano/bundle && \
+	    uv run --no-sync podium-training replace --candidate $(CACHE)/nano/bundle --bundle ../models/nano
 	@printf 'models/nano has new weights: run make nano-head to train its mini head for them\n'
 
 .PHONY: nano-head

@@ -62,6 +62,18 @@ def _export(arguments: argparse.Namespace) -> None:
     print(f"{path}: {path.stat().st_size} bytes, sha256 {export.sha256(path)}")
 
 
+def _replace(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from podium_training import gate
+
+    torch.set_num_threads(arguments.threads)
+    verdict = gate.replace(arguments.candidate, arguments.bundle, arguments.n, arguments.points_lost)
+    print(verdict.sentence())
+    if not verdict.passes:
+        sys.exit(1)
+
+
 def _convert_encoder(arguments: argparse.Namespace) -> None:
     from podium_training import encoder
 
@@ -195,6 +207,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--bundle", type=Path, required=True)
     command.add_argument("--kind", choices=("f16", "q8_0"), default="f16")
     command.set_defaults(run=_export)
+
+    command = commands.add_parser("replace", help="replace a bundle's weights if new ones plan about as well")
+    command.add_argument("--candidate", type=Path, required=True, help="the bundle with the new weights")
+    command.add_argument("--bundle", type=Path, required=True, help="the bundle whose weights are replaced")
+    command.add_argument("--n", type=int, default=300, help="how many questions both plan")
+    command.add_argument("--points-lost", type=float, default=2.0, help="how many points of right plans the new weights may be worse")
+    command.add_argument("--threads", type=int, default=2)
+    command.set_defaults(run=_replace)
 
     command = commands.add_parser("convert-encoder", help="write a BERT sentence encoder from Hugging Face files as GGUF")
     command.add_argument("--folder", type=Path, required=True, help="with config.json, model.safetensors and the vocabulary")

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 gguf = pytest.importorskip("gguf")
 
-from podium_training import copying, export, plan, sft, tokenizer  # noqa: E402
+from podium_training import copying, export, gate, plan, sft, tokenizer  # noqa: E402
 from podium_training.evaluate import evaluate  # noqa: E402
 from podium_training.model import Cache, Conductor, Shape  # noqa: E402
 from podium_training.questions import Generator  # noqa: E402
@@ -157,3 +157,26 @@ def test_score_counts_each_part_of_a_plan() -> None:
     report = evaluate(lambda _prompt: next(answers), questions).report()
     assert report["right"] == pytest.approx(1 / 3, abs=1e-4)
     assert report["parsed"] == pytest.approx(1 / 3, abs=1e-4)
+
+
+def test_worse_weights_do_not_replace_those_of_a_bundle(tmp_path: Path, model, bpe) -> None:
+    shipped = Path(__file__).parents[2] / "models/nano"
+    bundle, candidate = tmp_path / "bundle", tmp_path / "candidate"
+    for folder in (bundle, candidate):
+        folder.mkdir()
+        for name in ("nano.gguf", "conductor.toml"):
+            (folder / name).write_bytes((shipped / name).read_bytes())
+    before = export.sha256(bundle / "nano.gguf")
+    export.export(model, bpe, candidate / "nano.gguf", name="untrained")
+    refused = gate.replace(candidate, bundle, 6, points_lost=2.0)
+    assert (refused.passes, refused.candidate) == (False, 0) and refused.present >= 1
+    assert "kept" in refused.sentence() and export.sha256(bundle / "nano.gguf") == before
+    # The other way round, the trained weights replace the untrained ones.
+    accepted = gate.replace(bundle, candidate, 6, points_lost=0.0)
+    assert accepted.passes and export.sha256(candidate / "nano.gguf") == before
+    assert before in (candidate / "conductor.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("candidate", "passes"), [(196, True), (195, False), (210, True)])
+def test_new_weights_may_lose_few_points(candidate: int, passes: bool) -> None:
+    assert gate.Verdict(questions=200, candidate=candidate, present=200, points_lost=2.0).passes is passes
