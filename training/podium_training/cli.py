@@ -74,6 +74,15 @@ def _replace(arguments: argparse.Namespace) -> None:
         sys.exit(1)
 
 
+def _plot(arguments: argparse.Namespace) -> None:
+    from podium_training import curves
+
+    if unknown := [name for name in arguments.figures.split(",") if name not in curves.FIGURES]:
+        sys.exit(f"--figures: unknown figure {unknown[0]}; there are {', '.join(curves.FIGURES)}")
+    runs = {name: curves.read(Path(path)) for name, path in (given.split("=", 1) for given in arguments.runs)}
+    arguments.out.write_text(curves.svg(runs, arguments.figures.split(","), arguments.note), encoding="utf-8")
+
+
 def _convert_encoder(arguments: argparse.Namespace) -> None:
     from podium_training import encoder
 
@@ -216,6 +225,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--threads", type=int, default=2)
     command.set_defaults(run=_replace)
 
+    command = commands.add_parser("plot", help="draw the learning curves of runs of grpo as an SVG image")
+    command.add_argument("runs", nargs="+", type=_run, metavar="NAME=FILE", help="a name and the metrics.jsonl of a run")
+    command.add_argument("--figures", default="reward,right,routing,plans,steps,usd_per_thousand", help="which, separated by commas")
+    command.add_argument("--note", default="simulated workers; means over ten iterations", help="a line below the curves")
+    command.add_argument("--out", type=Path, required=True)
+    command.set_defaults(run=_plot)
+
     command = commands.add_parser("convert-encoder", help="write a BERT sentence encoder from Hugging Face files as GGUF")
     command.add_argument("--folder", type=Path, required=True, help="with config.json, model.safetensors and the vocabulary")
     command.add_argument("--out", type=Path, required=True)
@@ -261,6 +277,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("command", nargs="+", metavar="COMMAND", help="such as: -- podium rollout --pool demo")
     command.set_defaults(run=_bench_rollout)
     return parser
+
+
+def _run(text: str) -> str:
+    if "=" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE")
+    return text
 
 
 def _settings(command: argparse.ArgumentParser) -> None:

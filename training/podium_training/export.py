@@ -92,6 +92,40 @@ def _write_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_chat_template(_CHAT_TEMPLATE)
 
 
+def write_manifest(bundle: Path, slots: list[str]) -> None:
+    """Writes `conductor.toml` for nano's weights in a folder. `podium bundle pack` fills in what is empty."""
+    (bundle / "conductor.toml").write_text(
+        f"""schema = 1
+name = "nano-rl"
+version = "1"
+description = "A conductor of 2.5 million parameters, trained from rewards"
+
+[weights]
+file = "nano.gguf"
+sha256 = ""
+
+[prompt]
+workers = "slots"
+template = "chatml"
+user = "{{{{question}}}}"
+assistant_prefix = ""
+subtasks = "copied"
+
+[pool]
+slots = {json.dumps(slots)}
+trained_on = ""
+hash = ""
+
+[sampling]
+temperature = 0.0
+reasoning_tokens_max = 96
+plan_tokens_max = 400
+context_tokens = 1024
+""",
+        encoding="utf-8",
+    )
+
+
 def sha256(path: Path) -> str:
     """The checksum of a file, in hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -12,18 +12,19 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from podium_training import plan, sft
-from podium_training.grpo_settings import GrpoSettings, TrainSettings, advantages, entropy_bonus, steps_max
+from podium_training import heldout, plan, sft
+from podium_training.grpo_settings import GrpoSettings, TrainSettings, advantages, entropy_bonus, priced, steps_max
 from podium_training.policy import NanoPolicy, Policy
-from podium_training.questions import GENERAL, Generator
+from podium_training.questions import GENERAL, Generator, Question
 from podium_training.rollouts import Outcome, Rollout, Rollouts
 
 
@@ -35,6 +36,10 @@ class Task:
     answer: str
     grader: str | dict[str, Any] = "exact"
     skills: tuple[str, ...] = ()
+
+
+def _task(question: Question) -> Task:
+    return Task(question.text, question.answer or "", skills=tuple(step.skill for step in question.steps))
 
 
 class OtherRun(Exception):
@@ -52,7 +57,7 @@ class Drawn:
         while True:
             question = self.generator.draw()
             if question.shape != GENERAL and question.answer is not None and len(question.steps) <= steps_max:
-                return Task(question.text, question.answer, skills=tuple(step.skill for step in question.steps))
+                return _task(question)
 
     def state(self) -> Any:
         """The state that `restore` needs to continue in the same place."""
@@ -124,6 +129,7 @@ class Trainer:
     def run(self) -> None:
         """Trains to the end. Each iteration is a line of `metrics.jsonl`; the model is written into the folder `export`."""
         if self.iteration == 0 and not (self.folder / "state.pt").exists():
+            (self.folder / "metrics.jsonl").unlink(missing_ok=True)  # Of a run that ended before its first checkpoint.
             self._learn_format()
             self._evaluate()
             self._save()
@@ -135,8 +141,12 @@ class Trainer:
             self._log({"iteration": self.iteration, **metrics, "cpu_s": round(self.cpu_s, 1)})
             if self.train.evaluate_every and self.iteration % self.train.evaluate_every == 0:
                 self._evaluate()
+            if self.iteration % self.train.save_every == 0:
                 self._save()
         self._save()
+        if self.train.test_questions:
+            tasks = [_task(question) for question in heldout.questions("test", 1, self.train.test_questions)]
+            self._log(self._tried("test", tasks))
         for path in self.policy.export(self.folder / "export"):
             print(f"wrote {path}")
 
@@ -149,10 +159,10 @@ class Trainer:
         tasks = [task for task, _ in drawn for _ in range(self.train.rollouts)]
         outcomes = self._carry_out(tasks, completions, self.iteration + 1)
         carried_out = time.monotonic()
-        gains = advantages([outcome.reward for outcome in outcomes], self.train.rollouts)
+        gains = advantages([self._reward(outcome) for outcome in outcomes], self.train.rollouts, self.train.deviation_min)
         learned = self._learn(prompts, completions, gains)
         if self.settings.base.every and (self.iteration + 1) % self.settings.base.every == 0:
-            learned["format_loss"] = round(self._supervised_step(), 4)
+            learned["format_loss"] = round(self._supervised_step(self._without_choices), 4)
         return {
             **self._describe(tasks, completions, outcomes),
             **learned,
@@ -179,16 +189,24 @@ class Trainer:
         batch = []
         for index, (task, completion) in enumerate(zip(tasks, completions, strict=True)):
             seed = random.Random(f"{self.train.seed}-{salt}-{index}").randrange(2**31)
-            batch.append(Rollout(str(index), task.question, task.answer, self.policy.text(completion), seed, task.grader))
+            text = self.policy.text(completion)
+            batch.append(Rollout(str(index), task.question, task.answer, text, seed, task.grader, tuple(self.settings.rollout.slots)))
         return self.rollouts.run(batch)
+
+    def _reward(self, outcome: Outcome) -> float | None:
+        return priced(outcome.reward, outcome.is_right, outcome.cost_usd, self.settings.rollout)
 
     # ------------------------------------------------------------ learning
 
     def _learn(self, prompts: list[list[int]], completions: list[list[int]], gains: list[float]) -> dict[str, Any]:
         self._set_rate()
+        # Texts of about one length are computed together, with little padding.
+        order = sorted(range(len(completions)), key=lambda row: len(completions[row]))
+        prompts, completions = [prompts[row] for row in order], [completions[row] for row in order]
+        gains = [gains[row] for row in order]
         bonus = entropy_bonus(self.train, self.iteration)
         chooses = [self.policy.names_worker(completion) for completion in completions]
-        tokens, choices = sum(map(len, completions)), max(1, sum(map(sum, chooses)))
+        tokens, choices = max(1, sum(map(len, completions))), max(1, sum(map(sum, chooses)))
         before: list[Tensor] = []
         entropy_sum = norm = 0.0
         for update in range(self.train.updates):
@@ -202,7 +220,8 @@ class Trainer:
                 clipped = ratio.clamp(1 - self.train.clip, 1 + self.train.clip)
                 gained = (torch.minimum(ratio * gain, clipped * gain) * scores.exists).sum() / tokens
                 entropy = (scores.entropies * wanted).sum()
-                (-gained - bonus * entropy / choices).backward()
+                # Both sums have one divisor, so that the bonus is in the unit of the advantages.
+                (-gained - bonus * entropy / tokens).backward()
                 entropy_sum += float(entropy.detach()) if update == 0 else 0.0
             norm = float(nn.utils.clip_grad_norm_(self.trained, self.train.gradient_norm_max))
             self.optimizer.step()
@@ -217,21 +236,21 @@ class Trainer:
     def _learn_format(self) -> None:
         """Supervised plans whose workers are drawn at random: the format and the language, and nothing about who can do what."""
         for step in range(self.settings.base.steps):
-            loss = self._supervised_step()
+            loss = self._supervised_step(sft.collate)
             if step % 20 == 0 or step + 1 == self.settings.base.steps:
                 self._log({"format_step": step + 1, "format_loss": round(loss, 4)})
 
-    def _supervised_step(self) -> float:
+    def _supervised_step(self, collate: Callable[[list[sft.Example]], tuple[Tensor, Tensor]]) -> float:
         if not isinstance(self.policy, NanoPolicy):
             raise ValueError("base.steps and base.every are only for nano")
         examples: list[sft.Example] = []
         while len(examples) < self.settings.base.batch:
             question = self.base.generator.draw()
-            workers = [self.rng.randrange(self.settings.rollout.workers) for _ in question.steps]
+            workers = [self.rng.randrange(self.settings.positions()) for _ in question.steps]
             encode = self.policy.tokenizer.encode
             completion = plan.render(list(question.steps), workers)
             examples.append(sft.Example(encode(plan.prompt(question.text)).ids, encode(completion).ids))
-        inputs, targets = sft.collate(examples)
+        inputs, targets = collate(examples)
         loss = sft.loss_of(self.policy.model, inputs, targets)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.base.learning_rate if self.iteration == 0 else self.train.learning_rate
@@ -241,6 +260,15 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return float(loss.detach())
+
+    def _without_choices(self, examples: list[sft.Example]) -> tuple[Tensor, Tensor]:
+        """A batch whose targets lack the tokens that choose a worker: learning random ones would undo what rewards have taught."""
+        inputs, targets = sft.collate(examples)
+        for row, example in enumerate(examples):
+            chooses = self.policy.names_worker(example.completion)
+            own = targets[row, len(example.prompt) - 1 :][: len(chooses)]
+            own[torch.tensor(chooses)] = sft.IGNORED
+        return inputs, targets
 
     # ------------------------------------------------------------ what it came to
 
@@ -258,12 +286,12 @@ class Trainer:
             for worker, skill in zip(outcome.workers, task.skills, strict=True)
         ]
         return {
-            "reward": round(sum(outcome.reward or 0.0 for outcome in scored) / count, 4),
+            "reward": round(sum(self._reward(outcome) or 0.0 for outcome in scored) / count, 4),
             "plans": round(len(plans) / count, 4),
             "right": round(sum(bool(outcome.is_right) for outcome in scored) / count, 4),
             "routing": round(sum(routed) / len(routed), 4) if routed else None,
             "steps": round(used.total() / max(1, len(plans)), 3),
-            "usd_per_thousand": round(1000 * sum(outcome.cost_usd for outcome in scored) / count, 6),
+            "usd_per_thousand": round(1000 * sum(outcome.cost_usd + outcome.grading_cost_usd for outcome in scored) / count, 6),
             "left_out": len(outcomes) - len(scored),
             "tokens": round(sum(map(len, completions)) / max(1, len(completions)), 1),
             "workers": {worker: round(number / steps, 3) for worker, number in sorted(used.items())},
@@ -274,12 +302,27 @@ class Trainer:
         if self.train.questions_file or not self.train.evaluate_every:
             return
         source = Drawn("valid", 0)
-        tasks = [source.draw(self.train.curriculum[-1].steps_max) for _ in range(self.train.evaluate_questions)]
-        completions: list[list[int]] = []
-        for task in tasks:
-            completions += self.policy.sample([self.policy.prompt(task.question)], 0.0, self.train.tokens_max)
+        self._log(self._tried("valid", [source.draw(self.train.curriculum[-1].steps_max) for _ in range(self.train.evaluate_questions)]))
+
+    def _tried(self, split: str, tasks: Sequence[Task]) -> dict[str, Any]:
+        """The figures of the most likely plans for some questions. The plans and their outcomes are in a file of the folder."""
+        completions = self._most_likely([self.policy.prompt(task.question) for task in tasks])
         outcomes = self._carry_out(tasks, completions, 0)
-        self._log({"evaluated_at": self.iteration, "split": "valid", **self._describe(tasks, completions, outcomes)})
+        with (self.folder / f"plans-{split}-{self.iteration}.jsonl").open("w", encoding="utf-8") as file:
+            for task, completion, outcome in zip(tasks, completions, outcomes, strict=True):
+                asked = {"question": task.question, "expected": task.answer, "completion": self.policy.text(completion)}
+                print(json.dumps(asked | asdict(outcome), ensure_ascii=False), file=file)
+        return {"evaluated_at": self.iteration, "split": split, **self._describe(tasks, completions, outcomes)}
+
+    def _most_likely(self, prompts: list[list[int]]) -> list[list[int]]:
+        """The most likely completion of each prompt. Prompts of one length are written together."""
+        found: list[list[int]] = [[] for _ in prompts]
+        by_length = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+        for _, group in groupby(by_length, key=lambda index: len(prompts[index])):
+            rows = list(group)
+            for row, completion in zip(rows, self.policy.sample([prompts[row] for row in rows], 0.0, self.train.tokens_max), strict=True):
+                found[row] = completion
+        return found
 
     # ------------------------------------------------------------ files
 
@@ -309,10 +352,18 @@ class Trainer:
         self.iteration, self.cpu_s, self.waiting = state["iteration"], state["cpu_s"], state["waiting"]
         self.policy.module().load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self._drop_later_lines()
         self.tasks.restore(state["tasks"])
         self.base.restore(state["base"])
         self.rng.setstate(state["rng"])
         torch.set_rng_state(state["torch"])
+
+    def _drop_later_lines(self) -> None:
+        """Removes the figures of iterations after the checkpoint, which follow again."""
+        path = self.folder / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        kept = [line for line in lines if max(line.get("iteration", 0), line.get("evaluated_at", 0)) <= self.iteration]
+        path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
 
 
 def rate_at(train: TrainSettings, iteration: int) -> float:

@@ -45,11 +45,11 @@ def _rollouts(settings: GrpoSettings) -> list[Rollout]:
         raise DryRunFailed(f"model.prompt: {settings.path(settings.model.prompt)} does not exist")
     batch = []
     for number, (question, answer, grader) in enumerate(questions):
-        for worker in range(settings.rollout.workers):
+        for worker in range(settings.positions()):
             text = plan.lists([worker], [question[:16000]], [[]])
-            batch.append(Rollout(f"{number}-{worker}", question, answer, text, worker, grader))
+            batch.append(Rollout(f"{number}-{worker}", question, answer, text, worker, grader, tuple(settings.rollout.slots)))
     question, answer, grader = questions[0]
-    return [*batch, Rollout("nonsense", question, answer, "no plan", 0, grader)]
+    return [*batch, Rollout("nonsense", question, answer, "no plan", 0, grader, tuple(settings.rollout.slots))]
 
 
 def _check(settings: GrpoSettings, carried_out: list[Outcome], nonsense: Outcome) -> None:
@@ -57,7 +57,7 @@ def _check(settings: GrpoSettings, carried_out: list[Outcome], nonsense: Outcome
         raise DryRunFailed(f"a text that is no plan has reward {nonsense.reward}")
     beyond = [outcome for outcome in carried_out if not outcome.is_plan]
     if beyond:
-        raise DryRunFailed(f"rollout.workers is {settings.rollout.workers}, and the pool refuses a plan: {beyond[0].problem}")
+        raise DryRunFailed(f"rollout.workers is {settings.positions()}, and the pool refuses a plan: {beyond[0].problem}")
     unscored = [outcome for outcome in carried_out if outcome.reward is None]
     if len(unscored) == len(carried_out):
         raise DryRunFailed(f"no worker answers: {unscored[0].problem}")

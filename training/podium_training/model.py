@@ -59,21 +59,36 @@ def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 class Cache:
     """Keys and values of the tokens so far. The first call may be long, every later one is one token."""
 
+    _SPARE = 64
+    """Tokens for which memory is reserved ahead, so that most calls copy nothing."""
+
     def __init__(self) -> None:
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self.lengths: dict[int, int] = {}
 
     @property
     def length(self) -> int:
         """How many tokens are held."""
-        return self.layers[0][0].shape[2] if self.layers else 0
+        return self.lengths.get(0, 0)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Appends keys and values of a layer and returns all of them."""
-        if layer in self.layers:
-            old_k, old_v = self.layers[layer]
-            k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
-        self.layers[layer] = k, v
-        return k, v
+        start = self.lengths.get(layer, 0)
+        end = start + k.shape[2]
+        held = self.layers.get(layer)
+        if held is None or held[0].shape[2] < end:
+            grown = [new.new_empty((*new.shape[:2], end + self._SPARE, new.shape[3])) for new in (k, v)]
+            for index, larger in enumerate(grown):
+                if held is not None:
+                    larger[:, :, :start] = held[index][:, :, :start]
+            held = self.layers[layer] = grown[0], grown[1]
+        held[0][:, :, start:end], held[1][:, :, start:end] = k, v
+        self.lengths[layer] = end
+        return held[0][:, :, :end], held[1][:, :, :end]
+
+    def keep(self, rows: Tensor) -> None:
+        """Forgets all texts of the batch except these rows, which move to its beginning in this order."""
+        self.layers = {layer: (k[rows], v[rows]) for layer, (k, v) in self.layers.items()}
 
 
 class Block(nn.Module):

@@ -75,10 +75,10 @@ class NanoPolicy:
     # nano decides in its line of reasoning, right after the skill; the list repeats the numbers.
     _WORKER = re.compile(r'(?:: |; )"[^"]*" [a-z]+ (\d+)')
 
-    def __init__(self, model: Conductor, tokenizer: Any, workers: int = 10) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    def __init__(self, model: Conductor, tokenizer: Any, workers: list[str]) -> None:
+        self.model, self.tokenizer, self.workers = model, tokenizer, workers
         self.end = tokenizer.token_to_id(plan.END)
-        self.digits = torch.tensor([tokenizer.token_to_id(str(digit)) for digit in range(min(workers, 10))])
+        self.digits = torch.tensor([tokenizer.token_to_id(str(digit)) for digit in range(min(len(workers), 10))])
 
     def prompt(self, question: str) -> list[int]:
         return self.tokenizer.encode(plan.prompt(question)).ids
@@ -88,15 +88,19 @@ class NanoPolicy:
         self.model.eval()
         cache, inputs = Cache(), torch.tensor(prompts)
         written: list[list[int]] = [[] for _ in prompts]
-        is_open = torch.ones(len(prompts), dtype=torch.bool)
+        rows = list(range(len(prompts)))
         for _ in range(tokens_max):
             logits = self.model.logits(self.model(inputs, cache)[:, -1])
             chosen = logits.argmax(-1) if temperature == 0 else torch.multinomial((logits / temperature).softmax(-1), 1)[:, 0]
-            for row in is_open.nonzero()[:, 0].tolist():
-                written[row].append(int(chosen[row]))
-            is_open &= chosen != self.end
-            if not is_open.any():
+            for row, token in zip(rows, chosen.tolist(), strict=True):
+                written[row].append(token)
+            is_open = (chosen != self.end).nonzero()[:, 0]
+            if len(is_open) == 0:
                 break
+            # A few long texts would otherwise cost as much as the whole batch.
+            if len(is_open) < len(rows):
+                cache.keep(is_open)
+                rows, chosen = [rows[row] for row in is_open.tolist()], chosen[is_open]
             inputs = chosen[:, None]
         return written
 
@@ -119,11 +123,12 @@ class NanoPolicy:
     def export(self, folder: Path) -> list[Path]:
         from podium_training import export
 
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "nano.gguf"
-        export.export(self.model, self.tokenizer, path, name="podium-nano-rl")
+        bundle = folder / "bundle"
+        bundle.mkdir(parents=True, exist_ok=True)
+        export.export(self.model, self.tokenizer, bundle / "nano.gguf", name="podium-nano-rl")
+        export.write_manifest(bundle, self.workers)
         sft.save(folder / "checkpoint", self.model, self.tokenizer)
-        return [path, folder / "checkpoint"]
+        return [bundle, folder / "checkpoint"]
 
 
 def _scores(logits: Tensor, targets: Tensor, digits: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,7 +221,7 @@ def load(settings: GrpoSettings) -> Policy:
     if settings.model.kind == "nano":
         from podium_training import nano_gguf
 
-        return NanoPolicy(*nano_gguf.load(settings.path(settings.model.start)), settings.rollout.workers)
+        return NanoPolicy(*nano_gguf.load(settings.path(settings.model.start)), settings.worker_ids())
     return _transformers(settings)
 
 
@@ -241,4 +246,4 @@ def _transformers(settings: GrpoSettings) -> TransformersPolicy:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
     prompt = settings.path(settings.model.prompt).read_text(encoding="utf-8").strip()
-    return TransformersPolicy(model, tokenizer, prompt, settings.rollout.workers)
+    return TransformersPolicy(model, tokenizer, prompt, settings.positions())

@@ -23,6 +23,8 @@ class Rollout:
     completion: str
     seed: int
     grader: str | dict[str, Any] = "exact"
+    workers: tuple[str, ...] = ()
+    """The workers that the positions mean, in order; the pool's if there are none."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Outcome:
     problem: str | None
     workers: tuple[str, ...]
     cost_usd: float
+    """The cost of the workers."""
+    grading_cost_usd: float = 0.0
 
 
 class RolloutsFailed(Exception):
@@ -110,5 +114,6 @@ def outcome_of(line: dict[str, Any]) -> Outcome:
         is_right=line["is_right"],
         problem=line["problem"],
         workers=tuple(step["worker"] for step in line["steps"]),
-        cost_usd=(line["cost_nano_usd"] + line["grading_cost_nano_usd"]) / 1e9,
+        cost_usd=line["cost_nano_usd"] / 1e9,
+        grading_cost_usd=line["grading_cost_nano_usd"] / 1e9,
     )

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Teacher:
 
 def settings(folder: Path, **train: object) -> GrpoSettings:
     sizes = {"iterations": 4, "questions": 2, "rollouts": 4, "tokens_max": 120}
-    defaults = sizes | {"warm_up": 0, "evaluate_every": 2, "evaluate_questions": 2}
+    defaults = sizes | {"warm_up": 0, "evaluate_every": 2, "evaluate_questions": 2, "save_every": 2}
     return GrpoSettings(
         model=ModelSettings("nano", "nano.gguf"),
         base=BaseSettings(steps=2, batch=2, every=2),
@@ -54,7 +55,7 @@ def settings(folder: Path, **train: object) -> GrpoSettings:
 
 
 def nano() -> Policy:
-    return NanoPolicy(*nano_gguf.load(NANO))
+    return NanoPolicy(*nano_gguf.load(NANO), [f"worker-{letter}" for letter in "abcdefg"])
 
 
 def lines(folder: Path) -> list[dict]:
@@ -98,12 +99,58 @@ def test_scores_are_those_of_the_sampled_tokens() -> None:
     assert torch.allclose(scores.log_probabilities[0, : len(completions[0])], wanted, atol=1e-4)
 
 
+def test_a_text_that_ends_early_leaves_the_others_of_its_batch_unchanged() -> None:
+    policy, source = nano(), grpo.Drawn("train", 3)
+    by_length: dict[int, list[list[int]]] = {}
+    while not any(len(prompts) == 4 for prompts in by_length.values()):
+        prompt = policy.prompt(source.draw(3).question)
+        by_length.setdefault(len(prompt), []).append(prompt)
+    prompts = next(prompts for prompts in by_length.values() if len(prompts) == 4)
+    together = policy.sample(prompts, 0.0, 150)
+    assert len({len(text) for text in together}) > 1
+    assert together == [policy.sample([prompt], 0.0, 150)[0] for prompt in prompts]
+
+
 def test_the_entropy_is_that_among_workers() -> None:
     logits = torch.zeros(2, 600)
     logits[0, 500] = 50.0  # Almost certainly no worker at all, and equally each of ten if one.
     logits[1, 3] = 50.0
     _, entropies = policy_module._scores(logits, torch.tensor([3, 3]), torch.arange(3, 13))
     assert entropies.tolist() == pytest.approx([math.log(10), 0.0], abs=1e-4)
+
+
+def test_a_batch_without_choices_teaches_all_but_the_workers(tmp_path: Path) -> None:
+    trainer = grpo.Trainer(settings(tmp_path), nano(), Teacher(), tmp_path / "run")
+    encode = trainer.policy.tokenizer.encode
+    texts = [plan.render([plan.Step("words", "spell 12", ()), plan.Step("words", "reverse it", (0,))], [5, 3]), "none 7"]
+    examples = [sft.Example(encode(plan.prompt("Spell 12.")).ids, encode(text).ids) for text in texts]
+    whole, left = sft.collate(examples)[1], trainer._without_choices(examples)[1]
+    dropped = whole[whole != left].tolist()
+    assert [trainer.policy.tokenizer.decode([token]) for token in dropped] == ["5", "3"]
+    assert (left[whole != left] == sft.IGNORED).all()
+
+
+def test_an_entropy_bonus_has_the_unit_of_the_advantages(tmp_path: Path) -> None:
+    """It is divided by the number of tokens, as the gains are, and not by the number of choices, which is far smaller."""
+    _, bpe = nano_gguf.load(NANO)
+    torch.manual_seed(0)
+    untrained = NanoPolicy(Conductor(Shape(vocabulary=bpe.get_vocab_size(), width=64, layers=1, heads=2, hidden=64)), bpe, ["a", "b", "c"])
+    given = replace(settings(tmp_path, entropy_first=100.0, entropy_last=100.0, learning_rate=0.0), base=BaseSettings())
+    trainer = grpo.Trainer(given, untrained, Teacher(), tmp_path / "run")
+    prompts = [untrained.prompt("Multiply 6 by 7.")] * 2
+    completions = [bpe.encode(plan.render([plan.Step("arithmetic", "multiply 6 by 7", ())], [worker])).ids for worker in (0, 2)]
+    learned = trainer._learn(prompts, completions, [0.0, 0.0])
+    scores = untrained.scores(prompts, completions, 1.0)
+    chooses = grpo._rows([untrained.names_worker(completion) for completion in completions], scores.exists)
+    assert int(chooses.sum()) == 2
+    bonus = 100 * (scores.entropies * chooses).sum() / sum(map(len, completions))
+    norm = torch.stack([(parameter.grad**2).sum() for parameter in _with_gradients(trainer, bonus)]).sum().sqrt()
+    assert learned["gradient_norm"] == pytest.approx(float(norm), rel=1e-2) and float(norm) > 0.01
+
+
+def _with_gradients(trainer: grpo.Trainer, loss: torch.Tensor) -> list[torch.Tensor]:
+    loss.backward()
+    return [parameter for parameter in trainer.trained if parameter.grad is not None]
 
 
 def test_rewarded_plans_become_more_likely(tmp_path: Path) -> None:
@@ -143,7 +190,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None
     timeless = [[{k: v for k, v in line.items() if not k.endswith("_s")} for line in run] for run in (left, right)]
     assert timeless[0] == timeless[1]
     assert [line["iteration"] for line in left if "iteration" in line] == [1, 2, 3, 4]
-    assert (tmp_path / "parts/export/nano.gguf").exists()
+    exported = tmp_path / "parts/export/bundle"
+    assert (exported / "nano.gguf").exists()
+    manifest = tomllib.loads((exported / "conductor.toml").read_text(encoding="utf-8"))
+    assert manifest["pool"]["slots"][2] == "worker-c" and manifest["prompt"]["user"] == "{{question}}"
     with pytest.raises(grpo.OtherRun):
         grpo.Trainer(settings(tmp_path, seed=2), nano(), Teacher(), tmp_path / "parts")
 

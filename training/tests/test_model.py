@@ -46,6 +46,19 @@ def test_one_token_at_a_time_gives_what_all_at_once_gives(model) -> None:
     assert torch.allclose(whole, torch.cat(parts, dim=1), atol=1e-4)
 
 
+def test_a_long_text_and_rows_that_are_kept_give_the_same_states(model) -> None:
+    tokens = torch.randint(3, 600, (3, 150))
+    with torch.inference_mode():
+        whole, cache = model(tokens), Cache()
+        model(tokens[:, :5], cache)
+        for index in range(5, 100):
+            model(tokens[:, index : index + 1], cache)
+        cache.keep(torch.tensor([0, 2]))
+        parts = [model(tokens[[0, 2], index : index + 1], cache) for index in range(100, 150)]
+    assert cache.length == 150
+    assert torch.allclose(whole[[0, 2], 100:], torch.cat(parts, dim=1), atol=1e-4)
+
+
 def test_nothing_looks_ahead(model) -> None:
     tokens = torch.randint(3, 600, (1, 8))
     changed = tokens.clone()
