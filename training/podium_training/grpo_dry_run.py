@@ -40,7 +40,7 @@ def _rollouts(settings: GrpoSettings) -> list[Rollout]:
         lines = [json.loads(line) for line in islice(path.open(encoding="utf-8"), 4) if line.strip()]
         questions = [(line["question"], line.get("answer", ""), line.get("grader", "exact")) for line in lines]
     else:
-        questions = [(question.text, question.answer or "", "exact") for question in heldout.questions("valid", 0, 4)]
+        questions = [(question.text, question.answer or "", "exact") for question in heldout.questions("train", 0, 4)]
     if settings.model.prompt and not settings.path(settings.model.prompt).exists():
         raise DryRunFailed(f"model.prompt: {settings.path(settings.model.prompt)} does not exist")
     batch = []
