@@ -9,6 +9,7 @@ mod error_mapping;
 mod grpc;
 mod http;
 mod listeners;
+mod request_metrics;
 mod slots;
 mod tenant_streams;
 mod use_cases;
@@ -21,6 +22,7 @@ use podium_ports::objects::Objects;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use request_metrics::RequestMetrics;
 use slots::Slots;
 use tenant_streams::TenantStreams;
 
@@ -47,6 +49,7 @@ struct Backend {
     sockets: Slots,
     /// None if this cluster is the only cell.
     cells: Option<CellRouter>,
+    metrics: RequestMetrics,
 }
 
 /// The stages of stopping the servers.

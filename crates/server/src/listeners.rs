@@ -19,6 +19,7 @@ use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::{Connections, Protocol, ServerTls, TlsError};
 use crate::grpc::GrpcError;
+use crate::request_metrics::RequestMetrics;
 use crate::slots::Slots;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, grpc, http};
@@ -116,7 +117,9 @@ impl Listeners {
         let (engine, auth) = (engine.clone(), auth.clone());
         let requests = Slots::of_requests(limits.requests_in_flight_max);
         let sockets = Slots::of_sockets(limits.websockets_max);
-        let backend = Backend { engine, auth, objects, streams, requests, sockets, cells: self.cells };
+        let metrics = RequestMetrics::new();
+        let backend =
+            Backend { engine, auth, objects, streams, requests, sockets, cells: self.cells, metrics };
         let (http, health) = http::routers(backend.clone(), &limits, started, closing.clone());
         let mut probes = JoinSet::new();
         if let Some(Health { listener, routes }) = self.health {

@@ -15,11 +15,16 @@ OPEN_LABELS = frozenset(
         "gen_ai_operation_name",
         "gen_ai_provider_name",
         "gen_ai_request_model",
+        "http_request_method",
+        "http_response_status_code",
+        "http_route",
         "podium_conductor",
         "podium_lane",
         "podium_tenant",
         "podium_tier",
         "podium_worker",
+        "rpc_method",
+        "rpc_response_status_code",
         "server_address",
     }
 )

@@ -35,10 +35,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a dashboard.
-
-    `width` counts columns, of which a row has 24. `no_data` is the reason why the recorded cluster has no data for it, if so.
-    """
+    """One panel of a dashboard. `width` counts columns, of which a row has 24."""
 
     title: str
     what: str
@@ -50,7 +47,6 @@ class Panel:
     # A number turns red beyond this; below it, if `red_below`.
     red_from: float | None = None
     red_below: float | None = None
-    no_data: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Draws the overview dashboard from the recording: `uv run --group images --group test python tests/draw.py FILE`.
+"""Draws a dashboard from the recording: `PYTHONPATH=. uv run --group images --group test python tests/draw.py DASHBOARD FILE`.
 
 It is not Grafana: matplotlib draws the queries of the same source.
 """
@@ -15,13 +15,17 @@ from podium_observability import dashboards
 from podium_observability.model import View
 from podium_observability.promql import without_variables
 
+COLUMNS = 3
 
-def draw(output: Path) -> None:
+
+def draw(uid: str, output: Path) -> None:
+    board = next(board for board in dashboards.ALL if board.uid == uid)
     text = recorded()
     times = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("up{")]
     start, end = min(times), max(times)
-    panels = [panel for row in dashboards.OVERVIEW.rows for panel in row.panels if panel.view is View.LINES]
-    figure, places = plt.subplots(3, 3, figsize=(16, 10), layout="constrained")
+    panels = [panel for row in board.rows for panel in row.panels if panel.view is View.LINES]
+    lines = -(-len(panels) // COLUMNS)
+    figure, places = plt.subplots(lines, COLUMNS, figsize=(16, 3.3 * lines), layout="constrained")
     server = Prometheus(Path(tempfile.mkdtemp()), text)
     try:
         for panel, place in zip(panels, places.flat, strict=False):
@@ -41,9 +45,9 @@ def draw(output: Path) -> None:
         server.stop()
     for place in places.flat[len(panels) :]:
         place.set_visible(False)
-    figure.suptitle("Overview, drawn by matplotlib from recorded metrics (not Grafana); seconds since the start of the recording")
-    figure.savefig(output, dpi=70)
+    figure.suptitle(f"{board.title}, drawn by matplotlib from recorded metrics (not Grafana); seconds since the start of the recording")
+    figure.savefig(output, dpi=60)
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]))
+    draw(sys.argv[1], Path(sys.argv[2]))

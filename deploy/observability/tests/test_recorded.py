@@ -49,31 +49,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
 
 @pytest.mark.parametrize(("board", "panel"), PANELS, ids=[f"{board}: {panel.title}" for board, panel in PANELS])
 def test_every_query_of_a_panel_has_data(board: str, panel: Panel, recording: Recording) -> None:
-    without = [query.expression for query in panel.queries if not recording.has_data(query.expression)]
-    assert bool(without) == bool(panel.no_data), without or f"{panel.title} has data now: remove no_data"
+    assert [query.expression for query in panel.queries if not recording.has_data(query.expression)] == []
 
 
 @pytest.mark.parametrize("alert", alerts.ALL, ids=lambda alert: alert.name)
 def test_prometheus_evaluates_every_alert(alert, recording: Recording) -> None:
     recording.server.range(alert.expression, recording.start, recording.end, STEP_SECONDS)
-
-
-# The faults lasted for 20 to 60 s, less than the `for` of the alerts: their conditions held, they did not fire.
-PROVOKED = [
-    "PodiumBreakerOpen",
-    "PodiumBudgetsExhausted",
-    "PodiumLaneBacklog",
-    "PodiumNatsUnreachable",
-    "PodiumNoGatewayReady",
-    "PodiumPostgresUnreachable",
-    "PodiumRedisUnreachable",
-]
-
-
-@pytest.mark.parametrize("name", PROVOKED)
-def test_a_fault_of_the_recording_meets_the_condition_of_its_alert(name: str, recording: Recording) -> None:
-    alert = next(alert for alert in alerts.ALL if alert.name == name)
-    assert recording.has_data(alert.expression)
 
 
 @pytest.mark.parametrize("name", ["PodiumNoSweep", "PodiumLaneNotServed", "PodiumClockSkew", "PodiumUsageMisreported"])

@@ -32,6 +32,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::auth::Authenticator;
 use crate::connections::{Connections, Protocol};
+use crate::request_metrics;
 use crate::slots::{Slots, held};
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing};
@@ -119,7 +120,7 @@ pub enum GrpcError {
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Arc<Connections>,
-    Backend { engine, auth, streams, requests, cells, objects, sockets: _ }: Backend,
+    Backend { engine, auth, streams, requests, cells, objects, metrics, sockets: _ }: Backend,
     Closing { leaving, stopping: stop, .. }: Closing,
 ) -> Result<(), GrpcError> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -145,7 +146,8 @@ pub(crate) async fn serve(
     };
     let router = router
         .layer(middleware::from_fn_with_state((auth, requests), identify))
-        .layer(deadline::DeadlineLayer);
+        .layer(deadline::DeadlineLayer)
+        .layer(middleware::from_fn_with_state(metrics, request_metrics::measure_rpc));
     let not_serving = async {
         leaving.cancelled().await;
         health.set_not_serving::<PodiumServiceServer<Runs>>().await;

@@ -51,6 +51,7 @@ use crate::auth::Authenticator;
 use crate::cells::CellRouter;
 use crate::connections::BodyTimeout;
 use crate::conversations::Conversations;
+use crate::request_metrics::{self, RequestMetrics};
 use crate::slots::Slots;
 use crate::tenant_streams::TenantStreams;
 use crate::{Backend, Closing, error_mapping};
@@ -101,7 +102,7 @@ impl ServerState {
 
 /// The HTTP API, and the routes of the listener for probes. `started` is in seconds since the Unix epoch.
 pub(crate) fn routers(
-    Backend { engine, auth, objects, streams, requests, sockets, cells }: Backend,
+    Backend { engine, auth, objects, streams, requests, sockets, cells, metrics }: Backend,
     limits: &ServerLimits,
     started: u64,
     closing: Closing,
@@ -128,10 +129,15 @@ pub(crate) fn routers(
     };
     let probes =
         Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(state.clone());
-    (api(state, cells, limits), probes)
+    (api(state, cells, limits, metrics), probes)
 }
 
-fn api(state: ServerState, cells: Option<CellRouter>, limits: &ServerLimits) -> Router {
+fn api(
+    state: ServerState,
+    cells: Option<CellRouter>,
+    limits: &ServerLimits,
+    metrics: RequestMetrics,
+) -> Router {
     let api = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create).get(responses::connect))
@@ -186,6 +192,7 @@ fn api(state: ServerState, cells: Option<CellRouter>, limits: &ServerLimits) -> 
     let all =
         if limits.cors_origins.is_empty() { all } else { all.layer(layers::cors(&limits.cors_origins)) };
     let all = all.layer(middleware::from_fn_with_state(limits.header_bytes_max, request_checks::bound_head));
+    let all = all.layer(middleware::from_fn_with_state(metrics, request_metrics::measure_http));
     Router::new().fallback_service(all.map_request(request_checks::without_slash))
 }
 

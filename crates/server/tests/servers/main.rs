@@ -30,6 +30,8 @@ mod reasoning;
 #[cfg(test)]
 mod request_checks;
 #[cfg(test)]
+mod request_metrics;
+#[cfg(test)]
 mod responses;
 #[cfg(test)]
 mod runs;

@@ -1,6 +1,6 @@
 """The cost of runs, by worker and result."""
 
-from podium_observability.dashboards.series import NOT_RECORDED, PLANNED, RUNS, SPENT
+from podium_observability.dashboards.series import PLANNED, RUNS, SPENT
 from podium_observability.expressions import increase, rate, share
 from podium_observability.model import Dashboard, Panel, Query, Row, Unit, View
 
@@ -53,7 +53,6 @@ MONEY = Dashboard(
                     Unit.DOLLARS,
                     View.NUMBER,
                     6,
-                    no_data="too few steps of the recording repeat",
                 ),
                 Panel(
                     "By worker",
@@ -70,7 +69,6 @@ MONEY = Dashboard(
                     Unit.DOLLARS,
                     stacked=True,
                     width=12,
-                    no_data=NOT_RECORDED,
                 ),
                 Panel(
                     "By result",
@@ -95,7 +93,6 @@ MONEY = Dashboard(
                     Unit.DOLLARS,
                     stacked=True,
                     width=12,
-                    no_data=NOT_RECORDED,
                 ),
                 Panel(
                     "Wasted tokens",
@@ -104,7 +101,6 @@ MONEY = Dashboard(
                     Unit.PER_SECOND,
                     stacked=True,
                     width=12,
-                    no_data=NOT_RECORDED,
                 ),
             ),
         ),
@@ -128,7 +124,6 @@ MONEY = Dashboard(
                     "Calls an hour whose vendor reported more usage than the call can have taken.",
                     (Query(increase("podium_call_usage_misreported_total", "podium_worker", "", "1h"), "{{podium_worker}}"),),
                     width=12,
-                    no_data="the simulated vendor always reports its usage correctly",
                 ),
             ),
         ),

@@ -1,6 +1,6 @@
 """Is it up, how many runs fail, and where does the time go."""
 
-from podium_observability.dashboards.series import CALLS, FAILED, FIRST_TEXT, NOT_RECORDED, RUNS, quantiles
+from podium_observability.dashboards.series import CALLS, FAILED, FIRST_TEXT, RUNS, quantiles
 from podium_observability.expressions import quantile, rate, share
 from podium_observability.model import Dashboard, Panel, Query, Row, Unit, View
 
@@ -8,6 +8,8 @@ from podium_observability.model import Dashboard, Panel, Query, Row, Unit, View
 OPEN_TASKS = "max by (podium_lane, podium_state) (podium_lane_tasks{{{0}}})"
 WAITING = 'podium_state=~"backlog|queued"'
 RUNNING = 'podium_state="running"'
+HTTP = "http_server_request_duration_seconds"
+RPC = "rpc_server_call_duration_seconds"
 
 
 def up(role: str) -> Panel:
@@ -66,6 +68,31 @@ OVERVIEW = Dashboard(
             ),
         ),
         Row(
+            "Requests of clients",
+            (
+                Panel(
+                    "HTTP requests",
+                    "HTTP requests a second, by status. 429 and 4xx are the client's; 5xx are the cluster's.",
+                    (Query(rate(f"{HTTP}_count", "http_response_status_code"), "{{http_response_status_code}}"),),
+                    Unit.PER_SECOND,
+                    stacked=True,
+                ),
+                Panel(
+                    "gRPC calls",
+                    "gRPC calls a second, by status.",
+                    (Query(rate(f"{RPC}_count", "rpc_response_status_code"), "{{rpc_response_status_code}}"),),
+                    Unit.PER_SECOND,
+                    stacked=True,
+                ),
+                Panel(
+                    "Duration of HTTP requests",
+                    "95th percentile of each route, until the end of the response. An answer takes as long as its run.",
+                    (Query(quantile(0.95, HTTP, "http_route"), "{{http_route}}"),),
+                    Unit.SECONDS,
+                ),
+            ),
+        ),
+        Row(
             "Where the time goes",
             (
                 Panel(
@@ -101,21 +128,18 @@ OVERVIEW = Dashboard(
                     "Ready tasks of each lane, in the queue and in the store. Executors and planners are scaled by these.",
                     (Query(f"sum by (podium_lane) ({OPEN_TASKS.format(WAITING)})", "{{podium_lane}}"),),
                     stacked=True,
-                    no_data=NOT_RECORDED,
                 ),
                 Panel(
                     "Tasks that run",
                     "Tasks of each lane that a process works on.",
                     (Query(f"sum by (podium_lane) ({OPEN_TASKS.format(RUNNING)})", "{{podium_lane}}"),),
                     stacked=True,
-                    no_data=NOT_RECORDED,
                 ),
                 Panel(
                     "Oldest ready task",
                     "How long the oldest task of each lane has waited. It falls when the task is taken.",
                     (Query("max by (podium_lane) (podium_lane_oldest_seconds)", "{{podium_lane}}"),),
                     Unit.SECONDS,
-                    no_data=NOT_RECORDED,
                 ),
             ),
         ),

@@ -1,6 +1,6 @@
 """The stages of a run between its acceptance and its end."""
 
-from podium_observability.dashboards.series import NOT_RECORDED, RUNS, TIER, TIERS, quantiles
+from podium_observability.dashboards.series import RUNS, TIER, TIERS, quantiles
 from podium_observability.expressions import mean, rate
 from podium_observability.model import Dashboard, Panel, Query, Row, Unit, View
 
@@ -137,7 +137,6 @@ RUN_ANATOMY = Dashboard(
                     quantiles("podium_sweep_delay_seconds"),
                     Unit.SECONDS,
                     width=6,
-                    no_data=NOT_RECORDED,
                 ),
             ),
         ),

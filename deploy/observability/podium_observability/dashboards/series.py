@@ -11,7 +11,6 @@ FIRST_TEXT = "gen_ai_client_operation_time_to_first_chunk_seconds"
 RUNS = "podium_run_duration_seconds"
 SPENT = "podium_cost_total"
 PLANNED = "podium_plan_cost_total"
-NOT_RECORDED = "the recording is older than the metric"
 TIERS = Variable("tier", "Tier", "podium_run_accepted_total", "podium_tier")
 WORKERS = Variable("worker", "Worker", "podium_permit_asked_total", "podium_worker")
 
