@@ -85,6 +85,11 @@ fn kind(event: &RunEvent, attempts: &mut AttemptNumbers) -> Option<Kind> {
                 stop_sequence: stop_sequence.clone(),
             })
         }
+        E::StepSkipped { round, step, same_as } => Kind::StepSkipped(v1::StepSkipped {
+            round: (*round).into(),
+            step: step.get().into(),
+            same_as: same_as.get().into(),
+        }),
         E::StepCalled {
             round,
             step,

@@ -114,6 +114,7 @@ fn step_of(index: StepIndex, step: &Step, done: &StepRun) -> v1::Step {
         stop_sequence: done.stop_sequence.clone(),
         fell_back_to: done.worker.as_ref().map(ToString::to_string),
         tool_calls: Vec::new(),
+        same_as: done.same_as.map(|step| step.get().into()),
     }
 }
 
@@ -133,6 +134,7 @@ fn planned_step(index: StepIndex, step: &Step) -> v1::PlannedStep {
         subtask: step.subtask.clone(),
         access: step.access.as_slice().iter().map(|seen| seen.get().into()).collect(),
         sees_earlier_round: step.sees_earlier_round,
+        unless_agree: step.unless_agree.as_slice().iter().map(|named| named.get().into()).collect(),
     }
 }
 
@@ -385,6 +387,7 @@ impl From<&TaskState> for v1::TaskState {
             TaskState::Running { .. } => Self::Running,
             TaskState::Calling => Self::Calling,
             TaskState::Done => Self::Done,
+            TaskState::Skipped => Self::Skipped,
             TaskState::Failed => Self::Failed,
             TaskState::Cancelled => Self::Cancelled,
         }

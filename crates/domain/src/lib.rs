@@ -4,6 +4,7 @@
 //! visit every state, and every run can be replayed from its events.
 #![deny(missing_docs)]
 
+pub mod agreement;
 pub mod answer;
 pub mod budget;
 pub mod call_id;

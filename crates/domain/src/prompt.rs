@@ -49,8 +49,9 @@ fn opening(run: &Run, round: u16, index: StepIndex) -> Option<Vec<Message>> {
     let question = conversation.question();
     let text = AnswerForm::Text;
     let is_final = run.is_final_step(round, index);
-    let form = if is_final { &run.spec().request.answer } else { &text };
-    let tools = run.tools_of(StepRef { round, step: index });
+    let of = StepRef { round, step: index };
+    let form = if run.may_be_answer(of) { &run.spec().request.answer } else { &text };
+    let tools = run.tools_of(of);
     let is_whole = || {
         (is_final && tools.is_some()) || step.subtask == WHOLE_TASK || step.subtask.trim() == question.trim()
     };

@@ -207,6 +207,9 @@ pub struct StepRun {
     /// The last error, if it failed.
     #[serde(default)]
     pub error: Option<String>,
+    /// The earlier step whose output it took over, if it was skipped.
+    #[serde(default)]
+    pub same_as: Option<StepIndex>,
 }
 
 impl StepRun {
@@ -223,6 +226,7 @@ impl StepRun {
             finish: None,
             stop_sequence: None,
             error: None,
+            same_as: None,
         }
     }
 }
@@ -423,6 +427,13 @@ impl Run {
     pub fn is_final_step(&self, round: u16, step: StepIndex) -> bool {
         let plan = self.rounds.get(usize::from(round)).and_then(Round::plan);
         plan.is_some_and(|plan| plan.final_step() == step)
+    }
+
+    /// Whether the step's output may become its round's answer: see [`Plan::may_be_answer`]. Such a step gets the token limit, the
+    /// response format and the stop sequences of the answer. Always false before the plan is complete.
+    pub fn may_be_answer(&self, StepRef { round, step }: StepRef) -> bool {
+        let plan = self.rounds.get(usize::from(round)).and_then(Round::plan);
+        plan.is_some_and(|plan| plan.may_be_answer(step))
     }
 
     /// The output of a step, if it has one.

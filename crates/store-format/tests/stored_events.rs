@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-const KINDS: usize = 22;
+const KINDS: usize = 23;
 
 /// A number for each kind of event. A new kind does not compile until it is added here and to the fixture.
 fn kind(event: &RunEvent) -> usize {
@@ -42,6 +42,7 @@ fn kind(event: &RunEvent) -> usize {
         RunEvent::StepCalled { .. } => 19,
         RunEvent::Suspended => 20,
         RunEvent::ResultsGiven { .. } => 21,
+        RunEvent::StepSkipped { .. } => 22,
     }
 }
 

@@ -199,7 +199,11 @@ impl<'c> Batch<'c> {
                     lease_until_ms = Some(stored(lease_until.unix_ms()));
                 }
                 TaskState::Waiting => continue,
-                TaskState::Calling | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                TaskState::Calling
+                | TaskState::Done
+                | TaskState::Skipped
+                | TaskState::Failed
+                | TaskState::Cancelled => {
                     if !commit.is_first() {
                         self.gone.push(GoneRow { run, task: id.to_string() });
                     }

@@ -21,6 +21,7 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use podium_domain::money::Cost;
+use podium_domain::plan::AccessList;
 use podium_domain::pool::Pool;
 use podium_domain::run::{Attempt, AttemptOutcome, Round, Run, RunState, StepRef, StepRun, Task, TaskState};
 use podium_domain::time::Timestamp;
@@ -215,7 +216,7 @@ impl Trace<'_> {
         spans
     }
 
-    /// When a step could begin: after the plan, and after the steps that it sees. The wait in the queue is the time from then to its
+    /// When a step could begin: after the plan, and after the steps that it needs. The wait in the queue is the time from then to its
     /// first attempt. A step that began before its plan was complete has no earlier time.
     fn ready_at(self, place: StepRef, round: &Round, task: &Task) -> Timestamp {
         let first = task.attempts.first().map_or_else(|| self.ended_at(), |attempt| attempt.started_at);
@@ -224,8 +225,10 @@ impl Trace<'_> {
             let accepted = task.attempts.iter().rfind(|attempt| attempt.outcome == AttemptOutcome::Accepted);
             accepted.and_then(|attempt| attempt.ended_at)
         };
-        let access = self.run.step(place.round, place.step).map_or(&[][..], |step| step.access.as_slice());
-        let seen = access.iter().filter_map(|seen| round.steps.get(usize::from(seen.get())));
+        let step = self.run.step(place.round, place.step);
+        let needed = step.into_iter().flat_map(|step| [&step.access, &step.unless_agree]);
+        let seen =
+            needed.flat_map(AccessList::as_slice).filter_map(|seen| round.steps.get(usize::from(seen.get())));
         let ends = seen.map(|step| accepted_end(&step.task)).chain([accepted_end(&round.planning)]);
         ends.flatten().filter(|end| *end <= first).max().unwrap_or(first)
     }

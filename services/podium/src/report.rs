@@ -84,6 +84,9 @@ struct StepReport {
     errors: Vec<String>,
     /// The worker that does it instead of `worker`.
     fell_back_to: Option<String>,
+    /// The earlier step whose output it took over, from 0, if it was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_as: Option<u32>,
     output: Option<String>,
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -196,6 +199,7 @@ fn step_report(round: &v1::Round, step: &v1::Step) -> StepReport {
         attempts: step.attempts.len(),
         errors: step.attempts.iter().filter(|a| !a.error.is_empty()).map(|a| a.error.clone()).collect(),
         fell_back_to: step.fell_back_to.clone(),
+        same_as: step.same_as,
         output: step.output.clone(),
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -233,6 +237,9 @@ pub(crate) fn describe(report: &RunReport) -> String {
         );
         step.errors.iter().for_each(|error| line("", &format!("! {error}")));
         step.fell_back_to.iter().for_each(|worker| line("", &format!("> continued with {worker}")));
+        step.same_as
+            .iter()
+            .for_each(|same| line("", &format!("> took over the answer of step {}", same + 1)));
         step.output.iter().for_each(|output| line("", &format!("= {output}")));
     }
     report.abandoned.iter().for_each(|why| line("", &format!("! {why}")));
@@ -391,6 +398,7 @@ fn task_state(state: v1::TaskState) -> &'static str {
         v1::TaskState::Running => "running",
         v1::TaskState::Calling => "calling",
         v1::TaskState::Done => "done",
+        v1::TaskState::Skipped => "skipped",
         v1::TaskState::Failed => "failed",
         v1::TaskState::Cancelled => "cancelled",
     }

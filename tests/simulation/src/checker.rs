@@ -3,6 +3,7 @@
 
 mod markers;
 mod payment;
+mod skips;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use podium_domain::money::Cost;
 use podium_domain::policy::{BrokenAnswer, FailedStep, StepCaching};
 use podium_domain::pool::Worker;
 use podium_domain::prompt;
-use podium_domain::run::{Booking, Run, RunEvent, RunState, SequencedEvent, Task, TaskRef, TaskState};
+use podium_domain::run::{Booking, Run, RunEvent, SequencedEvent, StepRef, Task, TaskRef, TaskState};
 use podium_domain::usage::Usage;
 use podium_ports::conductor::PlanRequest;
 use podium_ports::store::RunSums;
@@ -23,6 +24,7 @@ use podium_ports::vendor::ChatRequest;
 
 use self::markers::{between, markers};
 use self::payment::{is_taken, payment};
+use self::skips::{is_agreed, lacks_a_step};
 use self::turns::may_be_plain;
 use crate::budgets::{BudgetState, Sum};
 use crate::simulation::Progress;
@@ -253,6 +255,13 @@ impl Checker {
                 if let Err(what) = sound {
                     self.violated(Invariant::Output, format!("run {run}, step {step}: {what}: `{output}`"));
                 }
+            }
+            RunEvent::StepSkipped { round, step, same_as } => {
+                let Some(known) = self.runs.get(&run) else { return };
+                let is_agreed = is_agreed(&known.run, StepRef { round: *round, step: *step }, *same_as);
+                self.require(is_agreed, Invariant::Output, || {
+                    format!("run {run}: step {step} took over {same_as}, but the answers differ")
+                });
             }
             RunEvent::StepCalled { round, step, text, usage, cost, .. } => {
                 let task = TaskRef::Step { round: *round, step: *step };
@@ -578,17 +587,4 @@ impl Call {
     fn step_key(&self) -> StepKey {
         (self.question.clone(), self.subtask.clone())
     }
-}
-
-/// Whether the step with the answer sees a step without an output, directly or through others.
-fn lacks_a_step(run: &Run) -> bool {
-    let RunState::Succeeded { round, step } = run.state() else { return false };
-    let mut to_visit = vec![*step];
-    while let Some(step) = to_visit.pop() {
-        if run.output(*round, step).is_none() {
-            return true;
-        }
-        to_visit.extend(run.step(*round, step).into_iter().flat_map(|step| step.access.as_slice()));
-    }
-    false
 }

@@ -158,8 +158,17 @@ fn outcome(
     if request.may_keep_answer() && core.dice.chance(400) {
         return Ok(PlanOutcome { result: PlanResult::KeepAnswer, usage, cost });
     }
-    let plan =
-        draft.check(pool, &request.policy).map_err(|_| ConductorError::Unavailable("no plan".into()))?;
+    let plan = draft.check(pool, &request.policy);
+    // The text that was written before has no conditions, so a step that began may be superseded.
+    let last = draft.model_id.len().saturating_sub(1);
+    let plan = if last > 1 && core.dice.chance(300) {
+        let mut conditions = vec![Vec::new(); last];
+        conditions.push(vec![0, 1]);
+        plan.and_then(|plan| plan.with_conditions(&conditions))
+    } else {
+        plan
+    };
+    let plan = plan.map_err(|_| ConductorError::Unavailable("no plan".into()))?;
     let planned = Planned { plan, reasoning: String::new(), fallback: None };
     Ok(PlanOutcome { result: PlanResult::Plan(planned), usage, cost })
 }

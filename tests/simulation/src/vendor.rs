@@ -21,6 +21,9 @@ use crate::world::{Core, Ended, Link};
 /// The tool that some clients offer.
 pub(crate) const TOOL: &str = "look";
 
+/// Begins the statement of an answer that may agree with another one.
+pub(crate) const AGREED: &str = "\nThe answer is ";
+
 /// The next event of a call.
 enum Move {
     Say(String),
@@ -100,6 +103,12 @@ fn script(core: &mut Core, worker: &Worker, number: usize, may_call: bool) -> Sc
         let _ = write!(whole, "[c{number}.{piece}] né ");
         moves
             .push_back((core.dice.mostly_small(1, 2_500), Move::Say(format!("[c{written_as}.{piece}] né "))));
+    }
+    // Some answers agree.
+    if core.dice.chance(500) {
+        let said = format!("{AGREED}{}.", core.dice.below(2));
+        moves.push_back((core.dice.below(50), Move::Say(said.clone())));
+        whole.push_str(&said);
     }
     core.checker.will_say(number, whole);
     let mut finish = FinishReason::Stop;

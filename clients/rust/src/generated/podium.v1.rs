@@ -359,6 +359,9 @@ pub struct PlannedStep {
     /// Whether it also sees the previous round: its steps and their outputs.
     #[prost(bool, tag = "5")]
     pub sees_earlier_round: bool,
+    /// Positions of earlier steps. If their answers agree, the step takes over the output of the first of them and calls no worker.
+    #[prost(uint32, repeated, tag = "6")]
+    pub unless_agree: ::prost::alloc::vec::Vec<u32>,
 }
 /// A step and its results.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -393,6 +396,9 @@ pub struct Step {
     /// The stop sequence that ended its output, if its vendor named one.
     #[prost(string, optional, tag = "22")]
     pub stop_sequence: ::core::option::Option<::prost::alloc::string::String>,
+    /// The earlier step whose output it took over. Absent: it was not skipped.
+    #[prost(uint32, optional, tag = "23")]
+    pub same_as: ::core::option::Option<u32>,
 }
 /// One workflow inside a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1020,6 +1026,8 @@ pub enum TaskState {
     Cancelled = 6,
     /// Its worker called tools, and the results have not come.
     Calling = 7,
+    /// It took over the output of an earlier step, because the answers of the steps in `unless_agree` agree. No worker was called.
+    Skipped = 8,
 }
 impl TaskState {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1036,6 +1044,7 @@ impl TaskState {
             Self::Failed => "TASK_STATE_FAILED",
             Self::Cancelled => "TASK_STATE_CANCELLED",
             Self::Calling => "TASK_STATE_CALLING",
+            Self::Skipped => "TASK_STATE_SKIPPED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1049,6 +1058,7 @@ impl TaskState {
             "TASK_STATE_FAILED" => Some(Self::Failed),
             "TASK_STATE_CANCELLED" => Some(Self::Cancelled),
             "TASK_STATE_CALLING" => Some(Self::Calling),
+            "TASK_STATE_SKIPPED" => Some(Self::Skipped),
             _ => None,
         }
     }
@@ -1155,7 +1165,7 @@ pub struct RunEvent {
     /// The kind of the event. Ignore unknown kinds: later versions add some.
     #[prost(
         oneof = "run_event::Kind",
-        tags = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 23, 24"
+        tags = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 23, 24, 25"
     )]
     pub kind: ::core::option::Option<run_event::Kind>,
 }
@@ -1227,6 +1237,9 @@ pub mod run_event {
         /// The client submitted the results; the run continues.
         #[prost(message, tag = "24")]
         ResultsGiven(super::ResultsGiven),
+        /// A step took over the output of an earlier one; no worker was called.
+        #[prost(message, tag = "25")]
+        StepSkipped(super::StepSkipped),
     }
 }
 /// The planning of a round, or a step of its plan.
@@ -1345,6 +1358,19 @@ pub struct StepReady {
     /// The step, from 0.
     #[prost(uint32, tag = "2")]
     pub step: u32,
+}
+/// A step took over the output of an earlier step, because the answers of the steps in its `unless_agree` agree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepSkipped {
+    /// The round, from 0.
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// The step, from 0.
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    /// The earlier step, from 0.
+    #[prost(uint32, tag = "3")]
+    pub same_as: u32,
 }
 /// A step has its output.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -84,6 +84,8 @@ pub(super) struct FixedStep {
     pub(super) template: String,
     /// Positions of earlier steps, from 0.
     pub(super) sees: Vec<i64>,
+    /// Positions of earlier steps, from 0. If their answers agree, the step takes over the output of the first of them.
+    pub(super) unless_agree: Vec<i64>,
 }
 
 /// The worker of a step.
@@ -122,6 +124,8 @@ struct StepEntry {
     subtask: String,
     #[serde(default)]
     sees: Sees,
+    #[serde(default)]
+    unless_agree: Vec<i64>,
 }
 
 /// The steps that a step sees, as written: numbers of earlier steps, from 1.
@@ -205,20 +209,27 @@ fn checked(
     }
     let sees = match &entry.sees {
         Sees::All => (0..number - 1).collect(),
-        Sees::Steps(steps) => {
-            let mut seen = BTreeSet::new();
-            for step in steps {
-                if !(1..number).contains(step) {
-                    problems.push(format!("{template}: sees {step}, which is not an earlier step"));
-                } else if !seen.insert(step) {
-                    problems.push(format!("{template}: sees {step} twice"));
-                }
-            }
-            steps.iter().map(|step| step.saturating_sub(1)).collect()
-        }
+        Sees::Steps(steps) => positions("sees", number, steps, problems),
     };
+    let unless_agree = positions("unless_agree names", number, &entry.unless_agree, problems);
+    if unless_agree.len() == 1 {
+        problems.push(format!("{template}: unless_agree names one step, it must name at least two"));
+    }
     let worker = worker.ok()?;
-    (problems.len() == known).then_some(FixedStep { worker, template, sees })
+    (problems.len() == known).then_some(FixedStep { worker, template, sees, unless_agree })
+}
+
+/// The positions, from 0, of the earlier steps that step `number` names, from 1. Appends the problems, which begin with `key`.
+fn positions(key: &str, number: i64, steps: &[i64], problems: &mut Vec<String>) -> Vec<i64> {
+    let mut named = BTreeSet::new();
+    for step in steps {
+        if !(1..number).contains(step) {
+            problems.push(format!("step {number}: {key} {step}, which is not an earlier step"));
+        } else if !named.insert(step) {
+            problems.push(format!("step {number}: {key} {step} twice"));
+        }
+    }
+    steps.iter().map(|step| step.saturating_sub(1)).collect()
 }
 
 fn role(name: &str, pool: &Pool) -> Result<Role, String> {

@@ -68,7 +68,10 @@ impl FixedConductor {
             draft.subtasks.push(self.workflow.templates.fill(&step.template, blanks)?);
             draft.access_list.push(RawAccess::Indices(step.sees.clone()));
         }
-        let plan = draft.check(&self.pool, &request.policy).map_err(|error| error.to_string())?;
+        let conditions: Vec<_> = self.workflow.steps.iter().map(|step| step.unless_agree.clone()).collect();
+        let plan =
+            draft.check(&self.pool, &request.policy).and_then(|plan| plan.with_conditions(&conditions));
+        let plan = plan.map_err(|error| error.to_string())?;
         Ok(Planned { plan, reasoning: String::new(), fallback: None })
     }
 }

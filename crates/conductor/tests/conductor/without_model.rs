@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use podium_conductor::{DirectConductor, FixedConductor, WORKFLOW_BYTES_MAX, WorkflowError};
 use podium_domain::ids::WorkerId;
-use podium_domain::plan::Plan;
+use podium_domain::plan::{Plan, Step};
 use podium_domain::policy::{FailedStep, WorkersAllowed};
 use podium_domain::pool::{Pool, SecretRef};
 use podium_domain::run::PlanResult;
@@ -33,9 +33,8 @@ async fn plan(conductor: &dyn Conductor, request: &PlanRequest) -> Result<Plan, 
 
 /// Each step on a line: worker, what it sees, subtask.
 fn lines(plan: &Plan) -> Vec<String> {
-    let seen = |step: &podium_domain::plan::Step| {
-        step.access.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-    };
+    let seen =
+        |step: &Step| step.access.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     plan.steps().iter().map(|step| format!("{} [{}] {}", step.worker, seen(step), step.subtask)).collect()
 }
 
@@ -130,6 +129,33 @@ async fn a_workflow_is_rendered_with_the_question() {
             "checker [1,2,3] Decide.",
         ]
     );
+}
+
+#[tokio::test]
+async fn a_step_may_depend_on_whether_answers_agree() {
+    let conductor = fixed(
+        "{ name: cascade, version: '1', steps: [
+           { worker: quick, subtask: a }, { worker: checker, subtask: a },
+           { worker: careful, subtask: a, unless_agree: [1, 2] }] }",
+    );
+    let planned = plan(&conductor.unwrap(), &request("why?")).await.unwrap();
+    let named = |step: &Step| step.unless_agree.as_slice().iter().map(|s| s.get()).collect::<Vec<_>>();
+    let steps: Vec<_> =
+        planned.steps().iter().map(|step| (step.access.as_slice().len(), named(step))).collect();
+    assert_eq!(steps, [(0, vec![]), (0, vec![]), (0, vec![0, 1])]);
+    for (named, wanted) in [
+        ("[1]", "step 2: unless_agree names one step, it must name at least two"),
+        ("[1, 2]", "step 2: unless_agree names 2, which is not an earlier step"),
+        ("[1, 1]", "step 2: unless_agree names 1 twice"),
+        ("all", "line"),
+    ] {
+        let yaml = format!(
+            "{{ name: f, version: '1', steps: [ {{ worker: any, subtask: a }}, \
+             {{ worker: any, subtask: a, unless_agree: {named} }}] }}"
+        );
+        let error = fixed(&yaml).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{named}: {error}");
+    }
 }
 
 #[tokio::test]
@@ -268,6 +294,7 @@ async fn the_shipped_workflows_plan_over_the_demo_pool() {
     assert_eq!(
         shapes,
         [
+            shape("adaptive-self-consistency-1", &[0, 0, 0, 3]),
             shape("mixture-of-agents-1", &[0, 0, 0, 0, 4]),
             shape("reflection-1", &[0, 1, 2]),
             shape("self-consistency-1", &[0, 0, 0, 3]),
@@ -287,6 +314,7 @@ async fn the_workflows_of_the_gym_plan_over_its_pool() {
     assert_eq!(
         shapes,
         [
+            shape("gym-adaptive-self-consistency-1", &[0, 0, 0, 3]),
             shape("gym-checked-1", &[0, 0, 2]),
             shape("gym-mixture-of-agents-1", &[0, 0, 0, 3]),
             shape("gym-reflection-1", &[0, 1]),

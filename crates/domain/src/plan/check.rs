@@ -64,6 +64,14 @@ pub enum PlanError {
         /// The position in the plan.
         value: i64,
     },
+    /// A condition of a step would name the step itself, a later step, or a step that does not exist.
+    #[error("unless_agree of step {step} has position {value}, earlier steps have positions below {}", .step.get())]
+    ConditionNotEarlier {
+        /// The step.
+        step: StepIndex,
+        /// The position in the condition.
+        value: i64,
+    },
     /// A step has a blank subtask.
     #[error("subtask of step {step} is blank")]
     EmptySubtask {
@@ -127,6 +135,7 @@ impl PlanDraft {
                 subtask: subtask.clone(),
                 access: access.before(step)?,
                 sees_earlier_round: *access == RawAccess::All,
+                unless_agree: AccessList::default(),
             })
         });
         Plan::from_steps(steps.collect::<Result<_, _>>()?)
@@ -187,7 +196,8 @@ impl PlanDraft {
             };
             let sees_earlier_round = written == Some(&RawAccess::All);
             let (worker, subtask) = (worker.id.clone(), subtask.clone());
-            steps.push(Step { worker, subtask, access, sees_earlier_round });
+            let unless_agree = AccessList::default();
+            steps.push(Step { worker, subtask, access, sees_earlier_round, unless_agree });
         }
         Plan::from_steps(steps).ok().map(PlanHead::new)
     }

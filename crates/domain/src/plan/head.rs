@@ -81,10 +81,11 @@ impl Plan {
 
     fn joined(&self, head: &PlanHead, access: impl Fn(&Step, AccessList) -> AccessList) -> Self {
         let by = u16::try_from(head.len()).unwrap_or(u16::MAX);
-        let own = self
-            .steps()
-            .iter()
-            .map(|step| Step { access: access(step, step.access.moved(by)), ..step.clone() });
+        let own = self.steps().iter().map(|step| Step {
+            access: access(step, step.access.moved(by)),
+            unless_agree: step.unless_agree.moved(by),
+            ..step.clone()
+        });
         Self::from_checked(head.steps().iter().cloned().chain(own).collect())
     }
 }

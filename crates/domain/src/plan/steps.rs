@@ -64,6 +64,10 @@ pub struct Step {
     /// Whether the worker also sees the previous round: `all` in a follow-up round. Always false in the first round.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sees_earlier_round: bool,
+    /// If the answers of these steps [agree](crate::agreement::agree), the step takes the first of them and calls no worker. Empty
+    /// if the step always calls its worker. The worker sees none of them, unless they are in `access` as well.
+    #[serde(skip_serializing_if = "AccessList::is_empty")]
+    pub unless_agree: AccessList,
 }
 
 /// Most steps of a stored plan: those of a plan, after as many that it supersedes.
@@ -99,6 +103,32 @@ impl Plan {
     pub fn of_first_round(&self) -> Self {
         let steps = self.steps.iter().map(|step| Step { sees_earlier_round: false, ..step.clone() });
         Self { steps: steps.collect() }
+    }
+
+    /// The same plan, in which each step also has its entry of `conditions` as [`Step::unless_agree`]: positions of earlier steps.
+    /// Steps without an entry have none.
+    pub fn with_conditions(mut self, conditions: &[Vec<i64>]) -> Result<Self, PlanError> {
+        for (step, (planned, wanted)) in
+            (0u16..).map(StepIndex::new).zip(self.steps.iter_mut().zip(conditions))
+        {
+            let named = AccessList::before(step, wanted.iter().copied());
+            planned.unless_agree = named.map_err(|value| PlanError::ConditionNotEarlier { step, value })?;
+        }
+        Ok(self)
+    }
+
+    /// Whether the step's output may be the answer: it is the final step, or the final step may take over its output, directly or
+    /// through other steps.
+    pub fn may_be_answer(&self, step: StepIndex) -> bool {
+        let mut may_be = vec![false; self.steps.len()];
+        may_be[self.final_step().as_usize()] = true;
+        // A step names earlier steps only, so going backwards visits each step after all steps that name it.
+        for (index, planned) in self.steps.iter().enumerate().rev() {
+            if may_be[index] {
+                planned.unless_agree.as_slice().iter().for_each(|named| may_be[named.as_usize()] = true);
+            }
+        }
+        may_be.get(step.as_usize()).copied().unwrap_or_default()
     }
 
     /// The number of steps, at least one.
@@ -141,6 +171,8 @@ struct StepForm {
     access: Vec<i64>,
     #[serde(default)]
     sees_earlier_round: bool,
+    #[serde(default)]
+    unless_agree: Vec<i64>,
 }
 
 impl TryFrom<PlanForm> for Plan {
@@ -151,8 +183,10 @@ impl TryFrom<PlanForm> for Plan {
         let steps = (0u16..).map(StepIndex::new).zip(form.steps).map(|(index, step)| {
             let access = AccessList::before(index, step.access)
                 .map_err(|value| PlanError::NotAnEarlierStep { step: index, value })?;
+            let unless_agree = AccessList::before(index, step.unless_agree)
+                .map_err(|value| PlanError::ConditionNotEarlier { step: index, value })?;
             let StepForm { worker, subtask, sees_earlier_round, .. } = step;
-            Ok(Step { worker, subtask, access, sees_earlier_round })
+            Ok(Step { worker, subtask, access, sees_earlier_round, unless_agree })
         });
         Self::from_steps(steps.collect::<Result<_, _>>()?)
     }

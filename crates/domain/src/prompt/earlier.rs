@@ -109,7 +109,13 @@ mod tests {
     fn a_step(subtask: &str) -> Step {
         let worker = crate::ids::WorkerId::new("w").unwrap();
         let access = crate::plan::AccessList::default();
-        Step { worker, subtask: subtask.to_owned(), access, sees_earlier_round: false }
+        Step {
+            worker,
+            subtask: subtask.to_owned(),
+            access,
+            sees_earlier_round: false,
+            unless_agree: crate::plan::AccessList::default(),
+        }
     }
 
     #[test]

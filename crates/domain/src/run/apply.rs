@@ -145,6 +145,8 @@ pub(super) enum TaskEvent {
         not_before: Timestamp,
     },
     Failed,
+    /// It took over the output of an earlier step.
+    Skipped,
     CalledOff,
 }
 
@@ -164,11 +166,12 @@ impl TaskState {
             (Self::Running { claim: holder, .. }, E::Released { claim, not_before }) if *holder == claim => {
                 Some(Self::Ready { not_before })
             }
+            (Self::Waiting, E::Skipped) => Some(Self::Skipped),
             (Self::Waiting | Self::Running { .. }, E::Failed) => Some(Self::Failed),
             (Self::Waiting | Self::Ready { .. } | Self::Running { .. } | Self::Calling, E::CalledOff) => {
                 Some(Self::Cancelled)
             }
-            (Self::Done | Self::Failed | Self::Cancelled, E::CalledOff) => Some(self.clone()),
+            (Self::Done | Self::Skipped | Self::Failed | Self::Cancelled, E::CalledOff) => Some(self.clone()),
             _ => None,
         }
     }
@@ -296,6 +299,7 @@ impl Run {
                 step.stop_sequence.clone_from(stop_sequence);
                 Ok(())
             }
+            E::StepSkipped { round, step, same_as } => self.fold_skipped(*round, *step, *same_as),
             E::StepCalled { round, step, claim, usage, cost, first_token_ms, .. } => {
                 let end = End::accepted(*claim, *usage, *cost);
                 let end = End { first_token_ms: *first_token_ms, ..end };
@@ -421,6 +425,24 @@ impl Run {
 
     fn fold_accepted(&mut self, task: TaskRef, end: End, at: Timestamp) -> Result<(), IllegalReason> {
         accept(self.task_mut(task)?, TaskEvent::Completed, end, at)
+    }
+
+    fn fold_skipped(
+        &mut self,
+        number: u16,
+        step: StepIndex,
+        same_as: StepIndex,
+    ) -> Result<(), IllegalReason> {
+        let round = self.round_mut(number)?;
+        let source =
+            round.steps.get(same_as.as_usize()).filter(|source| same_as < step && source.output.is_some());
+        let StepRun { output, finish, reasoning_text, .. } = source.ok_or(IllegalReason::NoOutput)?.clone();
+        let of = TaskRef::Step { round: number, step };
+        let skipped = round.steps.get_mut(step.as_usize()).ok_or(IllegalReason::NoTask { task: of })?;
+        step_to(&mut skipped.task, TaskEvent::Skipped)?;
+        (skipped.output, skipped.finish, skipped.reasoning_text) = (output, finish, reasoning_text);
+        skipped.same_as = Some(same_as);
+        Ok(())
     }
 
     fn fold_called(

@@ -138,6 +138,7 @@ impl RunEvent {
             | Self::StepsPlanned { .. }
             | Self::StepsSuperseded { .. }
             | Self::StepReady { .. }
+            | Self::StepSkipped { .. }
             | Self::Suspended
             | Self::ResultsGiven { .. }
             | Self::FellBack { .. }

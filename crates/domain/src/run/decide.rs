@@ -156,7 +156,7 @@ impl Run {
         // A worker that declines, or that calls tools, may return an empty output. A stop sequence may end an answer before its first word.
         let may_be_stopped = result.finish == FinishReason::Stop
             && !self.spec.request.stops.is_empty()
-            && self.is_final_step(round, step);
+            && self.may_be_answer(of);
         // Reasoning may use up the client's limit.
         let is_limited = result.finish == FinishReason::Length && self.answer_tokens_max_of(of).is_some();
         let may_be_blank =
@@ -390,7 +390,7 @@ impl TaskState {
             Self::Running { .. } => Err(Refusal::Held),
             Self::Calling => Err(Refusal::Calling),
             Self::Waiting => Err(Refusal::Waiting),
-            Self::Done | Self::Failed | Self::Cancelled => Err(Refusal::Ended),
+            Self::Done | Self::Skipped | Self::Failed | Self::Cancelled => Err(Refusal::Ended),
         }
     }
 }

@@ -239,6 +239,15 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved: Option<Saved>,
     },
+    /// A step took over the output of an earlier step, because the answers of the steps in its condition agree. No worker was called.
+    StepSkipped {
+        /// The round.
+        round: u16,
+        /// The step.
+        step: StepIndex,
+        /// The earlier step whose output it took over.
+        same_as: StepIndex,
+    },
     /// A step's worker called tools: the first finished, paid result, whatever its claim. The step waits for the results.
     StepCalled {
         /// The round.
@@ -395,6 +404,7 @@ impl RunEvent {
             Self::AnswerKept { .. } => "answer_kept",
             Self::StepReady { .. } => "step_ready",
             Self::StepDone { .. } => "step_done",
+            Self::StepSkipped { .. } => "step_skipped",
             Self::StepCalled { .. } => "step_called",
             Self::Suspended => "suspended",
             Self::ResultsGiven { .. } => "results_given",
@@ -421,6 +431,7 @@ impl RunEvent {
             | Self::TaskFailed { task: changed, .. } => *changed == task,
             Self::StepReady { round, step }
             | Self::StepDone { round, step, .. }
+            | Self::StepSkipped { round, step, .. }
             | Self::StepCalled { round, step, .. }
             | Self::FellBack { round, step, .. } => task == TaskRef::Step { round: *round, step: *step },
             Self::StepsPlanned { round, .. }

@@ -108,7 +108,11 @@ impl Run {
         for index in (0..known.len()).rev().filter(|index| *index <= step.as_usize()) {
             if needed[index] {
                 let Step { access, .. } = &known[index];
-                access.as_slice().iter().for_each(|seen| needed[seen.as_usize()] = true);
+                let taken_over = answered.steps.get(index).and_then(|step| step.same_as);
+                let seen = taken_over.as_ref().map_or(access.as_slice(), std::slice::from_ref);
+                for seen in seen {
+                    needed[seen.as_usize()] = true;
+                }
             }
         }
         let needed_before = needed.iter().take(step.as_usize());

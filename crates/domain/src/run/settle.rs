@@ -6,9 +6,10 @@ use super::event::{FailReason, RunEvent};
 use super::failure::declined;
 use super::task::{TaskRef, TaskState};
 use super::{Round, StepRun};
+use crate::agreement::agree;
 use crate::ids::StepIndex;
 use crate::money::Cost;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, PlanHead, Step};
 use crate::policy::{FailedStep, Tier};
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -32,7 +33,9 @@ impl Sight {
             TaskState::Waiting => Self::Waiting,
             TaskState::Ready { .. } | TaskState::Running { .. } => Self::Open,
             TaskState::Calling => Self::Calling,
-            TaskState::Done => Self::of_result(step.finish.unwrap_or(FinishReason::Stop)),
+            TaskState::Done | TaskState::Skipped => {
+                Self::of_result(step.finish.unwrap_or(FinishReason::Stop))
+            }
             TaskState::Failed | TaskState::Cancelled => Self::Failed,
         }
     }
@@ -88,8 +91,8 @@ impl Run {
         self.settle(&Steps { round, known: current.known_steps(), last }, sights, now, decision);
     }
 
-    /// Fails every waiting step that lost a needed input, readies every other one whose inputs are complete, and ends the round when
-    /// its final step has ended.
+    /// Fails every waiting step that lost a needed input, skips or readies every other one whose inputs are complete, and ends the
+    /// round when its final step has ended.
     pub(super) fn settle(
         &self,
         steps: &Steps<'_>,
@@ -98,12 +101,12 @@ impl Run {
         decision: &mut Decision,
     ) {
         self.fail_dependents(steps, &mut sights, decision);
-        let last = steps.last.map(|step| (step, sights[step.as_usize()]));
+        let sight_of_last = |sights: &[Sight]| steps.last.map(|step| (step, sights[step.as_usize()]));
         // A round that cannot answer begins no more steps. Running ones are paid for, and a corrective plan may use their outputs.
-        if !matches!(last, Some((_, Sight::Failed))) {
+        if !matches!(sight_of_last(&sights), Some((_, Sight::Failed))) {
             self.ready_steps(steps, &mut sights, now, decision);
         }
-        match last {
+        match sight_of_last(&sights) {
             None | Some((_, Sight::Waiting | Sight::Open | Sight::Calling)) => {}
             Some((step, Sight::Done | Sight::Declined)) => {
                 self.end_round_with(steps.round, step, now, decision);
@@ -155,7 +158,13 @@ impl Run {
                 break;
             }
             let has_ended = |seen: &StepIndex| sights[seen.as_usize()].has_ended();
-            if sights[index.as_usize()] != Sight::Waiting || !step.access.as_slice().iter().all(has_ended) {
+            let mut needed = step.access.as_slice().iter().chain(step.unless_agree.as_slice());
+            if sights[index.as_usize()] != Sight::Waiting || !needed.all(has_ended) {
+                continue;
+            }
+            if let Some(same_as) = self.taken_over(steps, index, step, &decision.events) {
+                sights[index.as_usize()] = Sight::Done;
+                decision.events.push(RunEvent::StepSkipped { round: steps.round, step: index, same_as });
                 continue;
             }
             sights[index.as_usize()] = Sight::Open;
@@ -163,6 +172,54 @@ impl Run {
             decision.events.push(RunEvent::StepReady { round: steps.round, step: index });
             decision.effects.push(Effect::Dispatch { task, not_before: now });
         }
+    }
+
+    /// The step whose output `step` takes over, if its condition holds: all steps that it names ended with a complete output, and the
+    /// answers agree. `events` are those that are decided and not applied. A final step that alone may call tools is never skipped.
+    fn taken_over(
+        &self,
+        steps: &Steps<'_>,
+        index: StepIndex,
+        step: &Step,
+        events: &[RunEvent],
+    ) -> Option<StepIndex> {
+        let named = step.unless_agree.as_slice();
+        let request = &self.spec.request;
+        // A step that began before its plan was complete was not asked for an answer in the client's form.
+        let began = self.rounds.get(usize::from(steps.round)).and_then(|round| round.head.as_ref());
+        let began = began.map_or(0, PlanHead::len);
+        if request.shapes_answer() && named.first().is_some_and(|first| first.as_usize() < began) {
+            return None;
+        }
+        let alone_may_call = !request.suspends() && request.offered_tools().is_some();
+        if named.is_empty() || (alone_may_call && steps.last == Some(index)) {
+            return None;
+        }
+        let outputs: Option<Vec<&str>> =
+            named.iter().map(|step| self.complete_output(steps.round, *step, events)).collect();
+        agree(outputs?).then(|| named.first().copied())?
+    }
+
+    /// The output of a step whose worker stopped by itself, also if `events` have yet to give it the output.
+    fn complete_output<'a>(&'a self, round: u16, step: StepIndex, events: &'a [RunEvent]) -> Option<&'a str> {
+        let decided = events.iter().find_map(|event| match event {
+            RunEvent::StepDone { round: of, step: done, output, finish, .. }
+                if (*of, *done) == (round, step) =>
+            {
+                Some((output.as_str(), *finish))
+            }
+            RunEvent::StepSkipped { round: of, step: skipped, same_as }
+                if (*of, *skipped) == (round, step) =>
+            {
+                Some((self.complete_output(round, *same_as, events)?, FinishReason::Stop))
+            }
+            _ => None,
+        });
+        let known = || {
+            let found = self.rounds.get(usize::from(round))?.steps.get(step.as_usize())?;
+            Some((found.output.as_deref()?, found.finish?))
+        };
+        decided.or_else(known).filter(|(_, finish)| *finish == FinishReason::Stop).map(|(output, _)| output)
     }
 
     /// The reason of a round whose final step failed: the first failed step on the way to it.

@@ -93,6 +93,8 @@ pub enum TaskState {
     Calling,
     /// It has its result.
     Done,
+    /// It has the output of an earlier step: its condition held, and no worker was called.
+    Skipped,
     /// It has failed for good.
     Failed,
     /// The run ended or continued without it.
@@ -108,6 +110,7 @@ impl TaskState {
             Self::Running { .. } => "running",
             Self::Calling => "calling",
             Self::Done => "done",
+            Self::Skipped => "skipped",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
@@ -115,7 +118,7 @@ impl TaskState {
 
     /// Whether the state never changes again.
     pub const fn is_final(&self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+        matches!(self, Self::Done | Self::Skipped | Self::Failed | Self::Cancelled)
     }
 }
 

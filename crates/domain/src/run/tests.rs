@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 mod charge;
+mod conditions;
 mod failure;
 mod fallback;
 mod head;
@@ -18,8 +19,8 @@ use super::*;
 use crate::answer::AnswerForm;
 use crate::conversation::Conversation;
 use crate::ids::{ClaimId, ProcessId, TenantId};
-use crate::plan::{LastStep, PlanDraft};
-use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, Policy, PoolRule, Tier, WorkersAllowed};
+use crate::plan::{LastStep, PlanDraft, PlanError};
+use crate::policy::{Effort, FALLBACKS_MAX, FailedStep, Policy, PoolRule, StepTools, Tier, WorkersAllowed};
 use crate::pool::Pool;
 use crate::stops::Stops;
 use crate::usage::Spent;

@@ -90,14 +90,14 @@ impl Run {
         }
     }
 
-    /// The most tokens of a step's output, if the client set a limit; it concerns final steps only.
+    /// The most tokens of a step's output, if the client set a limit; it concerns steps that may be the answer.
     pub fn answer_tokens_max_of(&self, step: StepRef) -> Option<u32> {
-        self.spec.request.answer_tokens_max.filter(|_| self.is_final_step(step.round, step.step))
+        self.spec.request.answer_tokens_max.filter(|_| self.may_be_answer(step))
     }
 
-    /// Whether the client is shown the reasoning of a step, which must be a final one.
+    /// Whether the client is shown the reasoning of a step, which must be one that may be the answer.
     pub fn shows_reasoning_of(&self, step: StepRef) -> bool {
-        self.spec.request.shows_reasoning && self.is_final_step(step.round, step.step)
+        self.spec.request.shows_reasoning && self.may_be_answer(step)
     }
 
     /// The time at which the current reply was complete; `None` if it is not.

@@ -94,10 +94,10 @@ pub(super) fn return_permit(permit: Box<dyn Permit>) {
 
 fn request(run: &Run, step: StepRef, worker: &Worker) -> Option<ChatRequest> {
     let asked = &run.spec().request;
-    let is_final = run.is_final_step(step.round, step.step);
+    let may_be_answer = run.may_be_answer(step);
     let answer_tokens_max = run.answer_tokens_max_of(step).unwrap_or(u32::MAX);
-    let answer = if is_final { asked.answer.clone() } else { AnswerForm::Text };
-    let stops = if is_final { asked.stops.as_slice() } else { &[] };
+    let answer = if may_be_answer { asked.answer.clone() } else { AnswerForm::Text };
+    let stops = if may_be_answer { asked.stops.as_slice() } else { &[] };
     let messages = with_own_ids(prompt::for_worker(run, step.round, step.step)?, &worker.id);
     let Sampling { temperature, top_p, seed } = asked.sampling.for_step(step).for_worker(worker);
     let tools = run.tools_of(step).map(|tools| tools_for(&tools, worker));

@@ -218,6 +218,7 @@ impl Counting<'_> {
             | RunEvent::StepsPlanned { .. }
             | RunEvent::StepsSuperseded { .. }
             | RunEvent::StepReady { .. }
+            | RunEvent::StepSkipped { .. }
             | RunEvent::Hedged { .. }
             | RunEvent::RoundOpened { .. }
             | RunEvent::RoundAbandoned { .. } => {}

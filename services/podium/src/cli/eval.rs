@@ -118,6 +118,9 @@ struct PlannedStep {
     subtask: String,
     /// The steps whose outputs it sees, from 0.
     sees: Vec<u16>,
+    /// Such as `done`, or `skipped` if it took over the output of an earlier step.
+    #[serde(default)]
+    state: String,
     output: Option<String>,
 }
 
@@ -320,6 +323,7 @@ fn plan(round: &Round) -> Vec<PlannedStep> {
         worker: run.worker.as_ref().unwrap_or(&step.worker).to_string(),
         subtask: step.subtask.clone(),
         sees: step.access.as_slice().iter().map(|index| index.get()).collect(),
+        state: run.task.state.as_str().to_owned(),
         output: run.output.clone(),
     });
     planned.collect()

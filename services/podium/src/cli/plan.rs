@@ -54,6 +54,9 @@ struct StepReport<'a> {
     worker: &'a str,
     subtask: &'a str,
     access: Vec<u16>,
+    /// The step takes over the output of the first of these if their answers agree.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unless_agree: Vec<u16>,
 }
 
 pub(super) async fn plan(args: PlanArgs) -> Result<ExitCode, Error> {
@@ -98,7 +101,12 @@ fn print(embedded: &Embedded, outcome: &PlanOutcome, as_json: bool) -> Result<()
     for (index, step) in planned.plan.indexed() {
         let sees: Vec<_> = step.access.as_slice().iter().map(ToString::to_string).collect();
         let sees = if sees.is_empty() { String::new() } else { format!("  (sees {})", sees.join(", ")) };
-        print_line(&format!("{index}  {}  {}{sees}", step.worker, step.subtask))?;
+        let named: Vec<_> = step.unless_agree.as_slice().iter().map(ToString::to_string).collect();
+        let unless = match named.len() {
+            0 => String::new(),
+            _ => format!("  (unless {} agree)", named.join(", ")),
+        };
+        print_line(&format!("{index}  {}  {}{sees}{unless}", step.worker, step.subtask))?;
     }
     Ok(())
 }
@@ -109,6 +117,7 @@ fn report<'a>(embedded: &'a Embedded, outcome: &PlanOutcome, planned: &'a Planne
         worker: step.worker.as_str(),
         subtask: &step.subtask,
         access: step.access.as_slice().iter().map(|seen| seen.get()).collect(),
+        unless_agree: step.unless_agree.as_slice().iter().map(|named| named.get()).collect(),
     });
     PlanReport {
         conductor: embedded.engine().conductor_id(),

@@ -272,6 +272,14 @@ impl Board {
                     row.output = Some(done.output.clone());
                 }
             }
+            Kind::StepSkipped(skipped) => {
+                let output =
+                    self.row(skipped.round, Some(skipped.same_as)).and_then(|row| row.output.clone());
+                if let Some(row) = self.row_mut(skipped.round, Some(skipped.step)) {
+                    row.end(RowState::Done, now);
+                    row.output = output;
+                }
+            }
             Kind::StepCalled(called) => {
                 if let Some(row) = self.row_mut(called.round, Some(called.step)) {
                     row.state = RowState::Waiting;

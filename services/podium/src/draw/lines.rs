@@ -48,6 +48,7 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
             let row = board.row(done.round, Some(done.step))?;
             format!("step {} done in {}: {}", done.step + 1, spent(row), fit(&done.output, OUTPUT_COLUMNS))
         }
+        Kind::StepSkipped(skipped) => say_skipped(*skipped),
         Kind::StepCalled(called) => match called.tool_calls.as_slice() {
             [call] => format!("step {} calls the tool {}", called.step + 1, call.name),
             calls => format!("step {} calls {} tools", called.step + 1, calls.len()),
@@ -87,6 +88,11 @@ fn say(board: &Board, kind: &Kind) -> Option<String> {
         Kind::StepReady(_) | Kind::ResultUnused(_) => return None,
     };
     Some(said)
+}
+
+fn say_skipped(skipped: v1::StepSkipped) -> String {
+    let (step, same_as) = (skipped.step + 1, skipped.same_as + 1);
+    format!("step {step} is skipped: the earlier answers agree, that of step {same_as} is taken")
 }
 
 fn say_attempt_failed(failed: &v1::AttemptFailed) -> String {

@@ -20,6 +20,7 @@ fn step(index: u32, worker: &str, subtask: &str, access: &[u32]) -> v1::PlannedS
         worker: worker.into(),
         subtask: subtask.into(),
         access: access.to_vec(),
+        unless_agree: Vec::new(),
         sees_earlier_round: false,
     }
 }
@@ -122,6 +123,18 @@ fn a_cached_step_is_shown_with_its_savings() {
     assert_eq!(board.cost_nano_usd(), 0);
     let drawn = Frame::default().redraw(&board, SCREEN);
     assert!(drawn.contains("cached"), "{drawn}");
+}
+
+#[test]
+fn a_skipped_step_is_shown_with_the_answer_that_it_took_over() {
+    let mut board = board_after(&story()[..5]);
+    board.apply(&event(6, 10_420, done(0, "440")));
+    let update = event(7, 10_420, Kind::StepSkipped(v1::StepSkipped { round: 0, step: 1, same_as: 0 }));
+    board.apply(&update);
+    let row = board.row(0, Some(1)).unwrap();
+    assert_eq!((&row.state, row.output.as_deref()), (&RowState::Done, Some("440")));
+    let line = lines::describe(&board, &update);
+    assert_eq!(line, "[ 0.4 s] step 2 is skipped: the earlier answers agree, that of step 1 is taken\n");
 }
 
 #[test]

@@ -59,17 +59,36 @@ async fn systems_are_compared_on_the_same_questions() {
     let gym = Gym::new().await;
     let conductors = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conductors/gym");
     let checked = format!("checked=fixed:{conductors}/checked.yaml");
-    let arguments = ["--each-worker", "--system", &checked, "--system", "draw=random", "--baseline", "draw"];
+    let adaptive = format!("adaptive=fixed:{conductors}/adaptive-self-consistency.yaml");
+    let arguments = [
+        "--each-worker",
+        "--system",
+        &checked,
+        "--system",
+        &adaptive,
+        "--system",
+        "draw=random",
+        "--baseline",
+        "draw",
+    ];
     let output = gym.eval(&[&arguments[..], &["--json"]].concat()).await;
     let report = report(&output);
     assert_eq!((&report["questions"], &report["are_workers_simulated"]), (&40.into(), &true.into()));
-    assert_eq!(report["systems"].as_array().unwrap().len(), 12, "{report:#}");
+    assert_eq!(report["systems"].as_array().unwrap().len(), 13, "{report:#}");
     // The gym's worker c does arithmetic, e is the generalist, and f only knows words.
     assert_eq!(report["best_worker"], "worker worker-c", "{report:#}");
     let right = |name: &str| row(&report, name)["right"].as_u64().unwrap();
     assert!(right("worker worker-c") > 30 && right("worker worker-f") == 0, "{report:#}");
     assert!(right("checked") > right("worker worker-e"), "{report:#}");
     assert_eq!(row(&report, "checked")["calls_mean"], 3.0);
+    // Two calls where the answers agree, four where they differ.
+    let calls = row(&report, "adaptive")["calls_mean"].as_f64().unwrap();
+    assert!(calls > 2.0 && calls < 4.0 && right("adaptive") >= right("worker worker-e"), "{report:#}");
+    let items = report["items"]["adaptive"].as_array().unwrap();
+    let is_skipped = |item: &&Value| item["plan"][3]["state"] == "skipped";
+    let skipped: Vec<_> = items.iter().filter(is_skipped).collect();
+    assert!(!skipped.is_empty() && skipped.len() < items.len(), "{} skipped", skipped.len());
+    assert!(skipped.iter().all(|item| item["plan"][3]["output"] == item["plan"][0]["output"]));
     assert_eq!(row(&report, "worker worker-c")["is_best_for_its_cost"], true);
     assert!(row(&report, "checked")["against_baseline"]["p_value"].as_f64().unwrap() < 0.05);
     assert!(

@@ -309,6 +309,7 @@ fn note_append(core: &mut Core, node: usize, commit: &Commit, is_written: bool) 
         (Vec::new(), 0)
     };
     let is_chained = is_chained(&commit.events);
+    let is_skipped = commit.events.iter().any(|event| matches!(event.event, RunEvent::StepSkipped { .. }));
     let is_once = |event: &SequencedEvent| match &event.event {
         RunEvent::AttemptFailed { message, .. } => message.contains("its answer had begun"),
         _ => false,
@@ -335,6 +336,9 @@ fn note_append(core: &mut Core, node: usize, commit: &Commit, is_written: bool) 
         }
         if is_chained {
             core.count("claimed with a result");
+        }
+        if is_skipped {
+            core.count("skipped a step");
         }
         if let Some(fell_back) = fell_back {
             core.count(fell_back);

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunEvent(_message.Message):
-    __slots__ = ("sequence", "time", "accepted", "attempt_started", "plan_ready", "answer_kept", "step_ready", "step_done", "attempt_failed", "attempt_lost", "task_failed", "result_unused", "round_opened", "succeeded", "failed", "cancelled", "steps_planned", "steps_superseded", "round_abandoned", "fell_back", "step_called", "suspended", "results_given")
+    __slots__ = ("sequence", "time", "accepted", "attempt_started", "plan_ready", "answer_kept", "step_ready", "step_done", "attempt_failed", "attempt_lost", "task_failed", "result_unused", "round_opened", "succeeded", "failed", "cancelled", "steps_planned", "steps_superseded", "round_abandoned", "fell_back", "step_called", "suspended", "results_given", "step_skipped")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class RunEvent(_message.Message):
     STEP_CALLED_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     RESULTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    STEP_SKIPPED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time: _timestamp_pb2.Timestamp
     accepted: Accepted
@@ -58,7 +59,8 @@ class RunEvent(_message.Message):
     step_called: StepCalled
     suspended: Suspended
     results_given: ResultsGiven
-    def __init__(self, sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., attempt_started: _Optional[_Union[AttemptStarted, _Mapping]] = ..., plan_ready: _Optional[_Union[PlanReady, _Mapping]] = ..., answer_kept: _Optional[_Union[AnswerKept, _Mapping]] = ..., step_ready: _Optional[_Union[StepReady, _Mapping]] = ..., step_done: _Optional[_Union[StepDone, _Mapping]] = ..., attempt_failed: _Optional[_Union[AttemptFailed, _Mapping]] = ..., attempt_lost: _Optional[_Union[AttemptLost, _Mapping]] = ..., task_failed: _Optional[_Union[TaskFailed, _Mapping]] = ..., result_unused: _Optional[_Union[ResultUnused, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., succeeded: _Optional[_Union[Succeeded, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., steps_planned: _Optional[_Union[StepsPlanned, _Mapping]] = ..., steps_superseded: _Optional[_Union[StepsSuperseded, _Mapping]] = ..., round_abandoned: _Optional[_Union[RoundAbandoned, _Mapping]] = ..., fell_back: _Optional[_Union[FellBack, _Mapping]] = ..., step_called: _Optional[_Union[StepCalled, _Mapping]] = ..., suspended: _Optional[_Union[Suspended, _Mapping]] = ..., results_given: _Optional[_Union[ResultsGiven, _Mapping]] = ...) -> None: ...
+    step_skipped: StepSkipped
+    def __init__(self, sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., attempt_started: _Optional[_Union[AttemptStarted, _Mapping]] = ..., plan_ready: _Optional[_Union[PlanReady, _Mapping]] = ..., answer_kept: _Optional[_Union[AnswerKept, _Mapping]] = ..., step_ready: _Optional[_Union[StepReady, _Mapping]] = ..., step_done: _Optional[_Union[StepDone, _Mapping]] = ..., attempt_failed: _Optional[_Union[AttemptFailed, _Mapping]] = ..., attempt_lost: _Optional[_Union[AttemptLost, _Mapping]] = ..., task_failed: _Optional[_Union[TaskFailed, _Mapping]] = ..., result_unused: _Optional[_Union[ResultUnused, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., succeeded: _Optional[_Union[Succeeded, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., steps_planned: _Optional[_Union[StepsPlanned, _Mapping]] = ..., steps_superseded: _Optional[_Union[StepsSuperseded, _Mapping]] = ..., round_abandoned: _Optional[_Union[RoundAbandoned, _Mapping]] = ..., fell_back: _Optional[_Union[FellBack, _Mapping]] = ..., step_called: _Optional[_Union[StepCalled, _Mapping]] = ..., suspended: _Optional[_Union[Suspended, _Mapping]] = ..., results_given: _Optional[_Union[ResultsGiven, _Mapping]] = ..., step_skipped: _Optional[_Union[StepSkipped, _Mapping]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("round", "step")
@@ -149,6 +151,16 @@ class StepReady(_message.Message):
     round: int
     step: int
     def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+
+class StepSkipped(_message.Message):
+    __slots__ = ("round", "step", "same_as")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SAME_AS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    step: int
+    same_as: int
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., same_as: _Optional[int] = ...) -> None: ...
 
 class StepDone(_message.Message):
     __slots__ = ("round", "step", "attempt", "output", "usage", "cost_nano_usd", "first_token_ms", "finish_reason", "saved", "tool_calls", "reasoning", "stop_sequence")

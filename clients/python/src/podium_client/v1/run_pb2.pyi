@@ -91,6 +91,7 @@ class TaskState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_STATE_FAILED: _ClassVar[TaskState]
     TASK_STATE_CANCELLED: _ClassVar[TaskState]
     TASK_STATE_CALLING: _ClassVar[TaskState]
+    TASK_STATE_SKIPPED: _ClassVar[TaskState]
 
 class AttemptOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -158,6 +159,7 @@ TASK_STATE_DONE: TaskState
 TASK_STATE_FAILED: TaskState
 TASK_STATE_CANCELLED: TaskState
 TASK_STATE_CALLING: TaskState
+TASK_STATE_SKIPPED: TaskState
 ATTEMPT_OUTCOME_UNSPECIFIED: AttemptOutcome
 ATTEMPT_OUTCOME_RUNNING: AttemptOutcome
 ATTEMPT_OUTCOME_ACCEPTED: AttemptOutcome
@@ -388,21 +390,23 @@ class Attempt(_message.Message):
     def __init__(self, number: _Optional[int] = ..., executor: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outcome: _Optional[_Union[AttemptOutcome, str]] = ..., error: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., first_token_ms: _Optional[int] = ..., worker: _Optional[str] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ...) -> None: ...
 
 class PlannedStep(_message.Message):
-    __slots__ = ("index", "worker", "subtask", "access", "sees_earlier_round")
+    __slots__ = ("index", "worker", "subtask", "access", "sees_earlier_round", "unless_agree")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     ACCESS_FIELD_NUMBER: _ClassVar[int]
     SEES_EARLIER_ROUND_FIELD_NUMBER: _ClassVar[int]
+    UNLESS_AGREE_FIELD_NUMBER: _ClassVar[int]
     index: int
     worker: str
     subtask: str
     access: _containers.RepeatedScalarFieldContainer[int]
     sees_earlier_round: bool
-    def __init__(self, index: _Optional[int] = ..., worker: _Optional[str] = ..., subtask: _Optional[str] = ..., access: _Optional[_Iterable[int]] = ..., sees_earlier_round: bool = ...) -> None: ...
+    unless_agree: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index: _Optional[int] = ..., worker: _Optional[str] = ..., subtask: _Optional[str] = ..., access: _Optional[_Iterable[int]] = ..., sees_earlier_round: bool = ..., unless_agree: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("planned", "state", "attempts", "output", "usage", "cost_nano_usd", "finish_reason", "fell_back_to", "tool_calls", "stop_sequence")
+    __slots__ = ("planned", "state", "attempts", "output", "usage", "cost_nano_usd", "finish_reason", "fell_back_to", "tool_calls", "stop_sequence", "same_as")
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
@@ -413,6 +417,7 @@ class Step(_message.Message):
     FELL_BACK_TO_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     STOP_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SAME_AS_FIELD_NUMBER: _ClassVar[int]
     planned: PlannedStep
     state: TaskState
     attempts: _containers.RepeatedCompositeFieldContainer[Attempt]
@@ -423,7 +428,8 @@ class Step(_message.Message):
     fell_back_to: str
     tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
     stop_sequence: str
-    def __init__(self, planned: _Optional[_Union[PlannedStep, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., fell_back_to: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., stop_sequence: _Optional[str] = ...) -> None: ...
+    same_as: int
+    def __init__(self, planned: _Optional[_Union[PlannedStep, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., output: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., cost_nano_usd: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., fell_back_to: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., stop_sequence: _Optional[str] = ..., same_as: _Optional[int] = ...) -> None: ...
 
 class Round(_message.Message):
     __slots__ = ("number", "planning_state", "planning_attempts", "reasoning", "fallback", "steps", "superseded_steps", "abandoned", "corrects")

@@ -16,11 +16,13 @@ pub(super) struct Written {
     pub(super) declines: bool,
     /// Whether workers call tools, and the client sends the results.
     pub(super) calls: bool,
+    /// Whether workers give one of two answers.
+    pub(super) differs: bool,
 }
 
 impl From<Plan> for Written {
     fn from(plan: Plan) -> Self {
-        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false, calls: false }
+        Self { plan, heads: Vec::new(), others: Vec::new(), declines: false, calls: false, differs: false }
     }
 }
 
@@ -58,6 +60,10 @@ fn commands(run: &Run, written: &Written) -> Vec<(Command, Timestamp)> {
                 }
                 TaskRef::Step { round, step } => {
                     all.push(Command::CompleteStep { round, step, claim, result: result() });
+                    if written.differs {
+                        let result = StepResult { output: "The answer is 43.".to_owned(), ..result() };
+                        all.push(Command::CompleteStep { round, step, claim, result });
+                    }
                     if written.declines {
                         let finish = FinishReason::ContentFilter;
                         let result = StepResult { finish, ..result() };
@@ -119,7 +125,9 @@ pub(super) fn key(run: &Run) -> String {
         })
         .collect();
     let workers = |r: &Round| {
-        r.steps.iter().map(|s| (s.worker.clone(), s.fallbacks, s.finish, s.turns.clone())).collect::<Vec<_>>()
+        let state =
+            |s: &StepRun| (s.worker.clone(), s.fallbacks, s.finish, s.turns.clone(), s.output.clone());
+        r.steps.iter().map(state).collect::<Vec<_>>()
     };
     let known: Vec<_> = run
         .rounds()
@@ -155,10 +163,14 @@ fn check_promises(run: &Run, command: &Command) {
             assert!(!step.access.as_slice().iter().any(|seen| round.is_superseded(*seen)), "{}", context());
             let began = !matches!(life.task.state, TaskState::Waiting | TaskState::Cancelled)
                 && !life.task.attempts.is_empty();
-            let seen_final =
-                step.access.as_slice().iter().all(|i| round.steps[i.as_usize()].task.state.is_final());
-            assert!(!began || seen_final, "a step ran before what it sees, {}", context());
-            assert_eq!(life.output.is_some(), life.task.state == TaskState::Done, "{}", context());
+            let mut needed = step.access.as_slice().iter().chain(step.unless_agree.as_slice());
+            let needed_final = needed.all(|i| round.steps[i.as_usize()].task.state.is_final());
+            assert!(!began || needed_final, "a step ran before what it needs, {}", context());
+            let has_result = matches!(life.task.state, TaskState::Done | TaskState::Skipped);
+            assert_eq!(life.output.is_some(), has_result, "{}", context());
+            let is_skipped = life.task.state == TaskState::Skipped;
+            assert_eq!(life.same_as.is_some(), is_skipped, "{}", context());
+            assert!(!is_skipped || life.task.attempts.is_empty(), "a skipped step was tried, {}", context());
         }
         assert!(number + 1 == run.rounds().len() || round.steps.iter().all(|s| s.task.state.is_final()));
     }

@@ -163,6 +163,7 @@ const fn describe(state: &TaskState) -> &'static str {
         TaskState::Waiting => "it waits for earlier steps",
         TaskState::Calling => "it waits for the results of tool calls",
         TaskState::Done => "it is done",
+        TaskState::Skipped => "it was skipped",
         TaskState::Failed => "it failed",
         TaskState::Cancelled => "it was cancelled",
         TaskState::Ready { .. } | TaskState::Running { .. } => "it is open",

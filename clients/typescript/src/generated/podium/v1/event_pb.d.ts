@@ -205,6 +205,14 @@ export declare type RunEvent = Message<"podium.v1.RunEvent"> & {
      */
     value: ResultsGiven;
     case: "resultsGiven";
+  } | {
+    /**
+     * A step took over the output of an earlier one; no worker was called.
+     *
+     * @generated from field: podium.v1.StepSkipped step_skipped = 25;
+     */
+    value: StepSkipped;
+    case: "stepSkipped";
   } | { case: undefined; value?: undefined };
 };
 
@@ -519,6 +527,40 @@ export declare type StepReady = Message<"podium.v1.StepReady"> & {
  * Use `create(StepReadySchema)` to create a new message.
  */
 export declare const StepReadySchema: GenMessage<StepReady>;
+
+/**
+ * A step took over the output of an earlier step, because the answers of the steps in its `unless_agree` agree.
+ *
+ * @generated from message podium.v1.StepSkipped
+ */
+export declare type StepSkipped = Message<"podium.v1.StepSkipped"> & {
+  /**
+   * The round, from 0.
+   *
+   * @generated from field: uint32 round = 1;
+   */
+  round: number;
+
+  /**
+   * The step, from 0.
+   *
+   * @generated from field: uint32 step = 2;
+   */
+  step: number;
+
+  /**
+   * The earlier step, from 0.
+   *
+   * @generated from field: uint32 same_as = 3;
+   */
+  sameAs: number;
+};
+
+/**
+ * Describes the message podium.v1.StepSkipped.
+ * Use `create(StepSkippedSchema)` to create a new message.
+ */
+export declare const StepSkippedSchema: GenMessage<StepSkipped>;
 
 /**
  * A step has its output.

@@ -843,6 +843,13 @@ export declare type PlannedStep = Message$1<"podium.v1.PlannedStep"> & {
    * @generated from field: bool sees_earlier_round = 5;
    */
   seesEarlierRound: boolean;
+
+  /**
+   * Positions of earlier steps. If their answers agree, the step takes over the output of the first of them and calls no worker.
+   *
+   * @generated from field: repeated uint32 unless_agree = 6;
+   */
+  unlessAgree: number[];
 };
 
 /**
@@ -926,6 +933,13 @@ export declare type Step = Message$1<"podium.v1.Step"> & {
    * @generated from field: optional string stop_sequence = 22;
    */
   stopSequence?: string | undefined;
+
+  /**
+   * The earlier step whose output it took over. Absent: it was not skipped.
+   *
+   * @generated from field: optional uint32 same_as = 23;
+   */
+  sameAs?: number | undefined;
 };
 
 /**
@@ -1951,6 +1965,13 @@ export enum TaskState {
    * @generated from enum value: TASK_STATE_CALLING = 7;
    */
   CALLING = 7,
+
+  /**
+   * It took over the output of an earlier step, because the answers of the steps in `unless_agree` agree. No worker was called.
+   *
+   * @generated from enum value: TASK_STATE_SKIPPED = 8;
+   */
+  SKIPPED = 8,
 }
 
 /**
