@@ -221,12 +221,12 @@ def routerbench(path: Path) -> Iterator[tuple[Item, list[Row]]]:
         models = [name.removesuffix("|model_response") for name in row if name.endswith("|model_response")]
         # Some models have no answer to some questions.
         models = [model for model in models if row[model] and row[f"{model}|total_cost"]]
-        answers = {model: _first(row[f"{model}|model_response"]) for model in models}
+        answers = {model: first_text(row[f"{model}|model_response"]) for model in models}
         right = [_letter(answers[model]) for model in models if float(row[model]) == 1]
         letters = [letter for letter in right if letter]
         if not letters:
             continue
-        question = _first(row["prompt"])
+        question = first_text(row["prompt"])
         item = _item(row["sample_id"], question, max(set(letters), key=letters.count), "choice", [row["eval_name"]])
         recorded = [
             {
@@ -241,7 +241,7 @@ def routerbench(path: Path) -> Iterator[tuple[Item, list[Row]]]:
         yield item, recorded
 
 
-def _first(text: str) -> str:
+def first_text(text: str) -> str:
     """The text of a list with one text, as Python prints it."""
     try:
         found = ast.literal_eval(text)
@@ -253,6 +253,11 @@ def _first(text: str) -> str:
 def _letter(answer: str) -> str | None:
     stripped = answer.strip().strip("().*: ")
     return stripped if len(stripped) == 1 and stripped in _LETTERS else None
+
+
+def worker_id(model: str) -> str:
+    """The name of a model in the pool of `recorded_pool`."""
+    return model.replace("/", "-").replace(".", "-").lower()
 
 
 def recorded_pool(models: list[str]) -> str:
@@ -267,4 +272,4 @@ def recorded_pool(models: list[str]) -> str:
         '\n[[workers]]\nid = "{id}"\nvendor = "sim"\nmodel = "recorded/{model}"\ndescription = "Recorded answers."\n'
         "context_tokens = 131072\nusd_per_million_tokens = {{ input = 0.0, output = 1.0 }}\nfallbacks = []\n"
     )
-    return head + "".join(worker.format(id=model.lower().replace(".", "-"), model=model) for model in models)
+    return head + "".join(worker.format(id=worker_id(model), model=model) for model in models)

@@ -1,7 +1,9 @@
 """Converts recorded outcomes of real models into the lines that `podium head` reads.
 
 `llmrouter`: JSON lines with `question` and `scores`, a score from 0 to 1 for each model.
-`routerbench`: the CSV files of RouterBench, with `prompt`, a score for each model and its cost in the column `MODEL|total_cost`.
+`routerbench`: the CSV files of RouterBench, with `prompt`, a score for each model, its cost in the column `MODEL|total_cost`, and
+perhaps its answer in `MODEL|model_response` and the question's task in `eval_name`. The models have the names of the pool that
+`podium-training questions routerbench --pool` writes.
 
 The files are not part of this project. A name with `.xz` is decompressed.
 """
@@ -14,7 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from podium_training.loaders import first_text, worker_id
+
 COST = "|total_cost"
+ANSWER = "|model_response"
 
 
 def opened(file: Path) -> TextIO:
@@ -47,7 +52,12 @@ def routerbench(file: Path) -> Iterator[dict[str, Any]]:
                 model = column.removesuffix(COST)
                 # Some models have no answer to some questions.
                 if column.endswith(COST) and row[model]:
-                    yield outcome(row["prompt"], model, float(row[model]), float(row[column]))
+                    line = outcome(first_text(row["prompt"]), worker_id(model), float(row[model]), float(row[column]))
+                    if answer := row.get(model + ANSWER):
+                        line["answer"] = first_text(answer)
+                    if task := row.get("eval_name"):
+                        line["task"] = task
+                    yield line
 
 
 def convert(kind: str, files: list[Path], out: Path) -> int:

@@ -29,6 +29,15 @@ def test_routerbench_has_costs(tmp_path: Path) -> None:
     assert recorded.convert("routerbench", [tmp_path / "a.csv"], tmp_path / "out") == 1
     (only,) = lines(tmp_path / "out")
     assert (only["question"], only["worker"], only["reward"], only["cost_nano_usd"]) == ("Why, then?", "small", 0.5, 20_000)
+    assert only["answer"] == "Text" and "task" not in only
+
+
+def test_routerbench_has_answers_and_tasks(tmp_path: Path) -> None:
+    header = "prompt,eval_name,a/B.1,a/B.1|model_response,a/B.1|total_cost"
+    (tmp_path / "a.csv").write_text(header + "\n\"['Which?']\",arc,1.0,\"['B\\n']\",0.1\n")
+    assert recorded.convert("routerbench", [tmp_path / "a.csv"], tmp_path / "out") == 1
+    (only,) = lines(tmp_path / "out")
+    assert (only["question"], only["worker"], only["answer"], only["task"]) == ("Which?", "a-b-1", "B\n", "arc")
 
 
 def test_a_score_outside_0_to_1_is_an_error(tmp_path: Path) -> None:

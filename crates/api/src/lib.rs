@@ -32,7 +32,7 @@ pub use attempts::AttemptNumbers;
 pub use codec::{SizedCodec, SizedEncoder};
 pub use error::{ApiError, ErrorCode, FieldProblem, Mapping, Problems};
 pub use events::event;
-pub use model::{ModelName, UnknownModel};
+pub use model::{Family, ModelName, NotServed, ServedModels, UnknownModel};
 pub use new_run::{NewRun, stored_messages, tool_results};
 pub use proto_json::watch_event;
 pub use runs::timestamp;

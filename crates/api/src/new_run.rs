@@ -60,7 +60,7 @@ impl NewRun {
             None => None,
         };
         let effort = effort(request.effort, &mut problems);
-        let policy = policy(model.tier, effort, request.policy.unwrap_or_default(), &mut problems);
+        let policy = policy(model.tier(), effort, request.policy.unwrap_or_default(), &mut problems);
         if request.answer_tokens_max == Some(0) {
             problems.add("answer_tokens_max", "answer_tokens_max must be at least 1 (got 0)");
         }

@@ -19,17 +19,35 @@ pub struct ShareError {
 
 const WHOLE: u32 = 1_000_000;
 
-/// The versions of something that is replaced gradually: the current one, or also the next one with its share of the runs.
+/// The versions of something that is replaced gradually: the current one, or also the next one with its share of the runs. In
+/// addition there may be one for the runs that ask for it, which takes no part in the replacement.
 #[derive(Clone, Debug)]
 pub struct Rollout<T> {
     current: T,
     next: Option<(T, Share)>,
+    on_request: Option<T>,
 }
 
 impl<T> Rollout<T> {
     /// Two versions; the next one gets `share` of the runs.
     pub const fn with_next(current: T, next: T, share: Share) -> Self {
-        Self { current, next: Some((next, share)) }
+        Self { current, next: Some((next, share)), on_request: None }
+    }
+
+    /// The same versions, and one for the runs that ask for it.
+    #[must_use]
+    pub fn with_on_request(self, on_request: Option<T>) -> Self {
+        Self { on_request, ..self }
+    }
+
+    /// The one that only runs get that ask for it.
+    pub const fn on_request(&self) -> Option<&T> {
+        self.on_request.as_ref()
+    }
+
+    /// The version that may replace the current one.
+    pub fn next(&self) -> Option<&T> {
+        self.next.as_ref().map(|(next, _)| next)
     }
 
     /// The version that the next one will replace, or the only one.
@@ -37,15 +55,21 @@ impl<T> Rollout<T> {
         &self.current
     }
 
-    /// All versions, the current one first.
+    /// The versions that take part in the replacement, the current one first.
+    pub fn versions(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.current).chain(self.next())
+    }
+
+    /// All of them: the versions, the current one first, and the one on request.
     pub fn all(&self) -> impl Iterator<Item = &T> {
-        std::iter::once(&self.current).chain(self.next.iter().map(|(next, _)| next))
+        self.versions().chain(&self.on_request)
     }
 
     /// The same versions, each converted.
     pub fn map<U>(self, convert: impl Fn(T) -> U) -> Rollout<U> {
         let next = self.next.map(|(next, share)| (convert(next), share));
-        Rollout { current: convert(self.current), next }
+        let on_request = self.on_request.map(&convert);
+        Rollout { current: convert(self.current), next, on_request }
     }
 
     /// The version for a new run; the same run and share always give the same one.
@@ -59,7 +83,7 @@ impl<T> Rollout<T> {
 
 impl<T> From<T> for Rollout<T> {
     fn from(current: T) -> Self {
-        Self { current, next: None }
+        Self { current, next: None, on_request: None }
     }
 }
 
@@ -118,6 +142,15 @@ mod tests {
             assert_eq!(*two.for_run(run) == "next", share.includes(run));
             assert_eq!(*only.for_run(run), "current");
         }
+    }
+
+    #[test]
+    fn no_run_gets_the_one_on_request_without_asking() {
+        let share = Share::new(0.3).unwrap();
+        let all = Rollout::with_next("current", "next", share).with_on_request(Some("other")).map(str::len);
+        assert_eq!((all.on_request(), all.versions().count(), all.all().count()), (Some(&5), 2, 3));
+        let runs = (0..100).map(|id| RunId::new(Uuid::from_u128(id << 64)));
+        assert!(runs.into_iter().all(|run| *all.for_run(run) != 5));
     }
 
     #[test]

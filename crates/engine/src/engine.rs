@@ -92,7 +92,7 @@ impl Engine {
     /// the earlier ones, without a limit of time until the process stops. Meanwhile both have slots of their own. Must be called inside
     /// a tokio runtime. After an error nothing has changed.
     pub fn replace(&self, parts: Parts, options: Options, work: Work) -> Result<(), OtherConductors> {
-        let (before, after) = (self.conductor_ids(), ids(&parts));
+        let (before, after) = (ids(self.context().parts()), ids(&parts));
         if before != after {
             return Err(OtherConductors { before: before.join(" and "), after: after.join(" and ") });
         }
@@ -131,9 +131,15 @@ impl Engine {
         self.context().parts().conductors.current().id().to_owned()
     }
 
-    /// Name and version of each conductor, the current one first.
+    /// Name and version of each conductor that runs get without naming it, the current one first.
     pub fn conductor_ids(&self) -> Vec<String> {
-        ids(self.context().parts())
+        let context = self.context();
+        context.parts().conductors.versions().map(|conductor| conductor.id().to_owned()).collect()
+    }
+
+    /// Name and version of the conductor that chooses among workflows, which only runs get that name it, if there is one.
+    pub fn workflow_head_id(&self) -> Option<String> {
+        self.context().parts().conductors.on_request().map(|conductor| conductor.id().to_owned())
     }
 
     /// Accepts a request, or continues the suspended run whose tool results it has. When this returns, the run is durable and will end

@@ -32,6 +32,8 @@ pub struct Example {
     pub id: String,
     /// Equal for ids with the same question. Folds and held-out sets take or leave a whole group.
     pub group: usize,
+    /// Its task, if the outcomes have it.
+    pub task: Option<String>,
     /// Its hidden state.
     pub hidden: Vec<f32>,
     /// The [`form`](text::form) of its text, if the outcomes have the text.
@@ -125,7 +127,15 @@ impl Dataset {
             let next = groups.len();
             let group = *groups.entry(question.unwrap_or(id)).or_insert(next);
             let form = question.map(text::form);
-            examples.push(Example { id: id.to_owned(), group, hidden: hidden.to_vec(), form, recorded });
+            let task = outcomes.task(id).map(str::to_owned);
+            examples.push(Example {
+                id: id.to_owned(),
+                group,
+                task,
+                hidden: hidden.to_vec(),
+                form,
+                recorded,
+            });
         }
         if groups.len() < QUESTIONS_MIN {
             return Err(DatasetError::TooFew { questions: groups.len() });

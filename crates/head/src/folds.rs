@@ -24,19 +24,28 @@ pub struct Compared {
     pub scores: Scores,
 }
 
+/// All ways over the same questions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison<'d> {
+    /// The questions, in the order of the scores.
+    pub questions: Vec<&'d Example>,
+    /// The ways of choosing.
+    pub ways: Vec<Compared>,
+}
+
 /// One in this many of the questions of the other folds chooses the strength of the ridge.
 const ONE_CHOOSES_IN: usize = 5;
 
 /// Compares heads of these kinds with a random worker, the best single worker, the most expensive one, ridge regression and
 /// the best possible choice. `done` is called after each fold. Of `options`, the kind and the held-out share are not used.
-pub fn compare(
-    dataset: &Dataset,
+pub fn compare<'d>(
+    dataset: &'d Dataset,
     identity: &Identity,
     kinds: &[Kind],
     folds: usize,
     options: &Options,
     mut done: impl FnMut(usize),
-) -> Result<Vec<Compared>, TrainError> {
+) -> Result<Comparison<'d>, TrainError> {
     train::check(options)?;
     let examples: Vec<&Example> = dataset.examples().iter().collect();
     let groups = shuffled_groups(&examples, options.seed);
@@ -45,6 +54,7 @@ pub fn compare(
         return Err(TrainError::Option { name: "folds", value: score::as_f64(folds), bounds });
     }
     let mut compared: Vec<Compared> = Vec::new();
+    let mut questions = Vec::with_capacity(examples.len());
     for fold in 0..folds {
         let (mut others, mut own) = (Vec::new(), Vec::new());
         for (at, group) in groups.iter().enumerate() {
@@ -69,11 +79,12 @@ pub fn compare(
                 None => compared.push(Compared { name, scores }),
             }
         }
+        questions.extend(own);
         done(fold + 1);
     }
     // A way that could not be fitted in every fold has no place in a paired comparison.
     compared.retain(|compared| compared.scores.len() == examples.len());
-    Ok(compared)
+    Ok(Comparison { questions, ways: compared })
 }
 
 /// Ridge regression; `None` if it cannot be solved.

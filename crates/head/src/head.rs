@@ -6,7 +6,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 
 use crate::file::{self, FileError};
-use crate::identity::{self, Identity, Input, Kind, NoChoice, OtherPool, Source, TIE_MARGIN};
+use crate::identity::{self, Choices, Identity, Input, Kind, NoChoice, OtherPool, Source, TIE_MARGIN};
 use crate::kernel::KernelHead;
 use crate::linear::LinearHead;
 use crate::neighbours::NeighboursHead;
@@ -65,7 +65,17 @@ impl Head {
         }
     }
 
-    /// The workers that it chooses among.
+    /// What it chooses among.
+    pub fn choices(&self) -> Choices {
+        self.identity().choices
+    }
+
+    /// The hash of what it chooses among: see [`Identity::pool_sha256`].
+    pub fn pool_sha256(&self) -> &str {
+        &self.identity().pool_sha256
+    }
+
+    /// The workers or workflows that it chooses among.
     pub fn slots(&self) -> &[WorkerId] {
         &self.identity().slots
     }
@@ -99,17 +109,35 @@ impl Head {
         }
     }
 
-    /// The allowed worker with the best score.
+    /// The allowed worker or workflow with the best score.
     pub fn choose(
         &self,
         input: Input<'_>,
         allowed: impl Fn(&WorkerId) -> bool,
     ) -> Result<&WorkerId, NoChoice> {
-        let other_size = NoChoice::OtherSize { expected: self.hidden(), actual: input.hidden.len() };
-        let scores = self.scores(input).ok_or(other_size)?;
         // The scores of a linear head are log-odds, and a question unlike all others is tied. The others expect a reward for
         // such a question, too.
         let margin = if self.kind() == Kind::Linear { TIE_MARGIN } else { 0.0 };
+        self.choose_beyond(margin, input, allowed)
+    }
+
+    /// Like [`Self::choose`], but the first of equals wins: for choices that nothing else can make.
+    pub fn choose_any(
+        &self,
+        input: Input<'_>,
+        allowed: impl Fn(&WorkerId) -> bool,
+    ) -> Result<&WorkerId, NoChoice> {
+        self.choose_beyond(0.0, input, allowed)
+    }
+
+    fn choose_beyond(
+        &self,
+        margin: f32,
+        input: Input<'_>,
+        allowed: impl Fn(&WorkerId) -> bool,
+    ) -> Result<&WorkerId, NoChoice> {
+        let other_size = NoChoice::OtherSize { expected: self.hidden(), actual: input.hidden.len() };
+        let scores = self.scores(input).ok_or(other_size)?;
         self.identity().choose(&scores, margin, allowed)
     }
 }

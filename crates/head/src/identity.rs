@@ -26,6 +26,8 @@ pub(crate) const FILE_BYTES_MAX: u64 = (WORKERS_MAX * HIDDEN_MAX * size_of::<f32
 pub(crate) const SCHEMA_LINEAR: u32 = 1;
 /// The file format's version for the other kinds.
 pub(crate) const SCHEMA_KINDS: u32 = 2;
+/// The file format's version for heads of every kind that choose among workflows. Earlier versions of Podium refuse them.
+const SCHEMA_WORKFLOWS: u32 = 3;
 const METADATA_KEY: &str = "podium.head";
 
 /// How a head chooses.
@@ -52,6 +54,24 @@ impl Kind {
             Self::Neighbours => "neighbours",
             Self::Kernel => "kernel",
         }
+    }
+}
+
+/// What a head chooses among.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choices {
+    /// Workers of a pool.
+    #[default]
+    Workers,
+    /// Workflows of a file for `podium-max`. A slot is a workflow's name and version.
+    Workflows,
+}
+
+impl Choices {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn are_workers(&self) -> bool {
+        *self == Self::Workers
     }
 }
 
@@ -84,12 +104,14 @@ pub struct Input<'a> {
     pub form: Option<&'a [f32; FORM_VALUES]>,
 }
 
-/// The workers that a head chooses among, and the pool and weights that it was trained for.
+/// The workers or workflows that a head chooses among, and the pool and weights that it was trained for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The workers, in the order of the scores.
+    /// What the slots are.
+    pub choices: Choices,
+    /// The workers or workflows, in the order of the scores. Both have the same valid names.
     pub slots: Vec<WorkerId>,
-    /// [`slots_hash`] of these workers.
+    /// [`slots_hash`] of these workers, or the hash of these workflows and their workers.
     pub pool_sha256: String,
     /// The origin of the hidden states.
     pub source: Source,
@@ -101,6 +123,8 @@ pub(crate) struct Metadata {
     pub(crate) schema: u32,
     #[serde(default, skip_serializing_if = "is_linear")]
     pub(crate) kind: Kind,
+    #[serde(default, skip_serializing_if = "Choices::are_workers")]
+    pub(crate) choices: Choices,
     pub(crate) slots: Vec<WorkerId>,
     pub(crate) pool_sha256: String,
     pub(crate) source: Source,
@@ -131,10 +155,12 @@ fn is_linear(kind: &Kind) -> bool {
 
 impl Metadata {
     pub(crate) fn new(schema: u32, kind: Kind, identity: &Identity) -> Self {
-        let Identity { slots, pool_sha256, source } = identity.clone();
+        let Identity { choices, slots, pool_sha256, source } = identity.clone();
+        let schema = if choices == Choices::Workflows { SCHEMA_WORKFLOWS } else { schema };
         Self {
             schema,
             kind,
+            choices,
             slots,
             pool_sha256,
             source,
@@ -149,6 +175,7 @@ impl Metadata {
 
     pub(crate) fn identity(&self) -> Identity {
         Identity {
+            choices: self.choices,
             slots: self.slots.clone(),
             pool_sha256: self.pool_sha256.clone(),
             source: self.source.clone(),
@@ -230,6 +257,9 @@ pub enum OtherPool {
     /// The pool has no such worker.
     #[error("the mini head has a slot for a worker that is not in the pool")]
     Lacks(#[source] UnknownWorker),
+    /// The head chooses among workflows, not workers.
+    #[error("the head chooses among workflows and is for podium-max; a mini head chooses among workers")]
+    Workflows,
     /// The definition of a slot's worker has changed.
     #[error("the mini head was trained on slots with SHA-256 {expected}, the pool's slots have {actual}")]
     Changed {
@@ -277,6 +307,9 @@ impl Identity {
 
     /// Checks that the pool contains these workers, unchanged.
     pub(crate) fn fits(&self, pool: &Pool) -> Result<(), OtherPool> {
+        if self.choices == Choices::Workflows {
+            return Err(OtherPool::Workflows);
+        }
         let actual = slots_hash(pool, &self.slots).map_err(OtherPool::Lacks)?;
         if actual == self.pool_sha256 {
             return Ok(());
@@ -330,8 +363,12 @@ pub(crate) fn check_matrix(
 /// Parses a head's file and checks its version.
 pub(crate) fn parse<'a>(bytes: &'a [u8], path: &'a Path) -> Result<Parsed<'a, Metadata>, FileError> {
     let parsed = file::parse::<Metadata>(bytes, path, METADATA_KEY)?;
-    let Metadata { schema, kind, .. } = &parsed.document;
-    let expected = if *kind == Kind::Linear { SCHEMA_LINEAR } else { SCHEMA_KINDS };
+    let Metadata { schema, kind, choices, .. } = &parsed.document;
+    let expected = match (choices, kind) {
+        (Choices::Workflows, _) => SCHEMA_WORKFLOWS,
+        (Choices::Workers, Kind::Linear) => SCHEMA_LINEAR,
+        (Choices::Workers, _) => SCHEMA_KINDS,
+    };
     if *schema == expected {
         return Ok(parsed);
     }

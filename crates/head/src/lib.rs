@@ -1,5 +1,5 @@
-//! The mini head: chooses one worker for a question from a hidden state, without decoding. The hidden state is the conductor's
-//! at the prompt's penultimate token, or the output of a sentence encoder.
+//! Heads choose one worker, or one workflow, for a question from a vector of it, without decoding. The vector, called hidden state,
+//! is the conductor's at the prompt's penultimate token, the output of a sentence encoder, or computed from the question's [`words`].
 //!
 //! There are three kinds of [`Head`]. A [`LinearHead`] is a matrix with one row per known worker and no bias. A
 //! [`NeighboursHead`] remembers recorded questions and takes the mean over the most similar ones. A [`KernelHead`] is kernel
@@ -14,6 +14,7 @@
 
 pub mod cma;
 pub mod dataset;
+pub mod derived;
 pub mod features;
 mod file;
 pub mod folds;
@@ -30,12 +31,14 @@ pub mod supervised;
 pub mod text;
 pub mod train;
 mod vector;
+pub mod words;
 
 pub use dataset::{Dataset, DatasetError, Example, Recorded};
 pub use file::FileError;
 pub use head::Head;
 pub use identity::{
-    HIDDEN_MAX, HeadError, Identity, Input, Kind, MEMORY_VALUES_MAX, NoChoice, OtherPool, Source, TIE_MARGIN,
+    Choices, HIDDEN_MAX, HeadError, Identity, Input, Kind, MEMORY_VALUES_MAX, NoChoice, OtherPool, Source,
+    TIE_MARGIN,
 };
 pub use kernel::KernelHead;
 pub use linear::LinearHead;

@@ -7,8 +7,8 @@ use podium_domain::pool::Pool;
 
 use crate::file::{self, FileError, Matrix, Parsed};
 use crate::identity::{
-    self, HIDDEN_MAX, HeadError, Identity, Kind, Metadata, NoChoice, OtherPool, SCHEMA_LINEAR, Source,
-    TIE_MARGIN, check_matrix,
+    self, Choices, HIDDEN_MAX, HeadError, Identity, Kind, Metadata, NoChoice, OtherPool, SCHEMA_LINEAR,
+    Source, TIE_MARGIN, check_matrix,
 };
 
 const TENSOR: &str = "head.weight";
@@ -29,9 +29,14 @@ impl LinearHead {
         source: Source,
         weights: Vec<f32>,
     ) -> Result<Self, HeadError> {
-        let columns = weights.len().checked_div(slots.len()).unwrap_or_default();
-        let matrix = Matrix { rows: slots.len(), columns, values: weights };
-        Self::of_matrix(Identity { slots, pool_sha256, source }, matrix)
+        Self::with_identity(Identity { choices: Choices::Workers, slots, pool_sha256, source }, weights)
+    }
+
+    /// Creates a head for these slots. `weights` has one row per slot, concatenated.
+    pub fn with_identity(identity: Identity, weights: Vec<f32>) -> Result<Self, HeadError> {
+        let rows = identity.slots.len();
+        let columns = weights.len().checked_div(rows).unwrap_or_default();
+        Self::of_matrix(identity, Matrix { rows, columns, values: weights })
     }
 
     fn of_matrix(identity: Identity, weights: Matrix) -> Result<Self, HeadError> {

@@ -4,8 +4,9 @@
 //! {"schema":1,"question_id":"q-17","question":"…","worker":"gpt-5","reward":1.0,"cost_nano_usd":52000,"latency_ms":810}
 //! ```
 //!
-//! `reward` ranges from 0 (useless) to 1 (right). `question` is for people and for [`crate::features`]; it, the cost and the
-//! latency are optional. Unknown members are ignored. Several outcomes of a worker for the same question count by their mean.
+//! Outcomes of workflows have `workflow` (name and version, as in `cascade-1`) instead of `worker`.
+//! `reward` ranges from 0 (useless) to 1 (right). `question` is for people and for [`crate::features`], `task` for
+//! evaluations; these, the cost and the latency are optional. Unknown members are ignored. Several outcomes of a worker for the same question count by their mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,6 +15,7 @@ use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use serde::{Deserialize, Serialize};
 
+use crate::derived::Answer;
 use crate::file::{self, FileError};
 
 /// The version of the line format.
@@ -31,8 +33,15 @@ pub struct Outcome {
     /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// The worker that answered.
+    /// The task that the question belongs to. Evaluations show each task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The worker that answered, or, as `workflow`, the name and version of the workflow.
+    #[serde(alias = "workflow")]
     pub worker: WorkerId,
+    /// The text of the answer. Outcomes of workflows can be derived from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// From 0 to 1.
     pub reward: f64,
     /// Its cost in billionths of a dollar.
@@ -53,13 +62,17 @@ pub struct Outcomes {
 struct OfQuestion {
     /// The question, from the first outcome that has it.
     text: Option<String>,
+    /// Its task, from the first outcome that has it.
+    task: Option<String>,
     by_worker: BTreeMap<WorkerId, OfWorker>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct OfWorker {
     reward: Mean,
     cost_usd: Mean,
+    /// The first recorded answer, with its reward and its cost.
+    answer: Option<(String, f64, Option<u64>)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,7 +115,8 @@ pub enum OutcomeError {
 impl Outcomes {
     /// Adds an outcome.
     pub fn add(&mut self, outcome: &Outcome) -> Result<(), OutcomeError> {
-        let Outcome { schema, question_id, question, worker, reward, cost_nano_usd, .. } = outcome;
+        let Outcome { schema, question_id, question, task, worker, answer, reward, cost_nano_usd, .. } =
+            outcome;
         if *schema != SCHEMA {
             return Err(OutcomeError::Schema { schema: *schema });
         }
@@ -116,8 +130,14 @@ impl Outcomes {
         if of_question.text.is_none() {
             of_question.text.clone_from(question);
         }
+        if of_question.task.is_none() {
+            of_question.task.clone_from(task);
+        }
         let of_worker = of_question.by_worker.entry(worker.clone()).or_default();
         of_worker.reward.add(*reward);
+        if let (Some(answer), None) = (answer, &of_worker.answer) {
+            of_worker.answer = Some((answer.clone(), *reward, *cost_nano_usd));
+        }
         if let Some(cost) = cost_nano_usd {
             of_worker.cost_usd.add(Cost::from_nano_usd(*cost).usd());
         }
@@ -148,6 +168,11 @@ impl Outcomes {
         self.by_question.get(question)?.text.as_deref()
     }
 
+    /// The task of a question, if an outcome has it.
+    pub fn task(&self, question: &str) -> Option<&str> {
+        self.by_question.get(question)?.task.as_deref()
+    }
+
     /// The mean reward of a worker for a question, if recorded.
     pub fn reward(&self, question: &str, worker: &WorkerId) -> Option<f64> {
         self.of_worker(question, worker)?.reward.value()
@@ -156,6 +181,12 @@ impl Outcomes {
     /// The mean cost of a worker for a question in dollars, if recorded.
     pub fn cost_usd(&self, question: &str, worker: &WorkerId) -> Option<f64> {
         self.of_worker(question, worker)?.cost_usd.value()
+    }
+
+    /// The first recorded answer of a worker to a question.
+    pub fn answer(&self, question: &str, worker: &WorkerId) -> Option<Answer<'_>> {
+        let (text, reward, cost_nano_usd) = self.of_worker(question, worker)?.answer.as_ref()?;
+        Some(Answer { text, reward: *reward, cost_nano_usd: *cost_nano_usd })
     }
 
     fn of_worker(&self, question: &str, worker: &WorkerId) -> Option<&OfWorker> {

@@ -5,6 +5,8 @@ use crate::dataset::{Example, Recorded};
 /// The result of a way of choosing for one question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
+    /// The chosen slot; `None` for a mean over several.
+    pub slot: Option<usize>,
     /// The reward.
     pub reward: f64,
     /// The reward minus the price.
@@ -82,6 +84,7 @@ pub fn random(examples: &[&Example]) -> Scores {
             let mean = |of: &dyn Fn(&Recorded) -> f64| mean(recorded.iter().map(of));
             let costs: Option<Vec<f64>> = recorded.iter().map(|one| one.cost_usd).collect();
             Some(Scored {
+                slot: None,
                 reward: mean(&|one| one.reward),
                 value: mean(&|one| one.value),
                 cost_usd: costs.map(|costs| self::mean(costs.into_iter())),
@@ -108,10 +111,10 @@ fn scored(examples: &[&Example], choose: impl Fn(&Example) -> Option<usize>) -> 
     examples
         .iter()
         .map(|example| {
-            let Recorded { reward, cost_usd, value } =
-                example.recorded.get(choose(example)?).copied().flatten()?;
+            let slot = choose(example)?;
+            let Recorded { reward, cost_usd, value } = example.recorded.get(slot).copied().flatten()?;
             let unbeaten = if reward >= best_reward(example)? { 1.0 } else { 0.0 };
-            Some(Scored { reward, value, cost_usd, unbeaten })
+            Some(Scored { slot: Some(slot), reward, value, cost_usd, unbeaten })
         })
         .collect()
 }
@@ -186,7 +189,7 @@ mod tests {
             reward.map(|reward| Recorded { reward, cost_usd: Some(reward / 10.0), value: reward })
         };
         let recorded = rewards.iter().map(recorded).collect();
-        Example { id: String::new(), group: 0, hidden: vec![], form: None, recorded }
+        Example { id: String::new(), group: 0, task: None, hidden: vec![], form: None, recorded }
     }
 
     #[test]

@@ -292,8 +292,7 @@ fn linear(
     let (pull, first) = supervise(&lessons, &choosing, dataset);
     let second = evolve(&first, learned, &lessons, options);
     let head = |weights: &[f64]| {
-        let Identity { slots, pool_sha256, source } = identity.clone();
-        LinearHead::new(slots, pool_sha256, source, scale.unscaled(weights)).map(Head::Linear)
+        LinearHead::with_identity(identity.clone(), scale.unscaled(weights)).map(Head::Linear)
     };
     Ok((pull, [head(&first)?, head(&second)?]))
 }

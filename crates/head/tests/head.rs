@@ -14,8 +14,8 @@ use podium_head::outcomes::{Outcome, Outcomes, SCHEMA};
 use podium_head::score::{Paired, Standing};
 use podium_head::train::{Chosen, Options, Stage, TrainError, Trained, of_head, train};
 use podium_head::{
-    Dataset, DatasetError, FileError, Head, Identity, Kind, LinearHead, NeighboursHead, NoChoice, OtherPool,
-    Source, TIE_MARGIN,
+    Choices, Dataset, DatasetError, FileError, Head, Identity, Kind, LinearHead, NeighboursHead, NoChoice,
+    OtherPool, Source, TIE_MARGIN,
 };
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -205,7 +205,7 @@ fn dataset(world: World, questions: usize, seed: u64) -> Dataset {
 }
 
 fn identity() -> Identity {
-    Identity { slots: slots(), pool_sha256: "0".repeat(64), source: source() }
+    Identity { choices: Choices::Workers, slots: slots(), pool_sha256: "0".repeat(64), source: source() }
 }
 
 fn trained(dataset: &Dataset, seed: u64) -> Trained {
@@ -217,6 +217,8 @@ fn outcome(question_id: &str, worker: &str, reward: f64) -> Outcome {
         schema: SCHEMA,
         question_id: question_id.to_owned(),
         question: None,
+        task: None,
+        answer: None,
         worker: id(worker),
         reward,
         cost_nano_usd: None,
@@ -437,6 +439,8 @@ fn cross_validation_judges_each_question_once_by_what_has_not_seen_it() {
     let compared =
         compare(&dataset, &identity(), &Kind::ALL, 5, &options(Kind::Linear), |fold| folds.push(fold));
     let compared = compared.unwrap();
+    assert_eq!(compared.questions.len(), 300);
+    let compared = compared.ways;
     assert_eq!(folds, [1, 2, 3, 4, 5]);
     let names: Vec<_> = compared.iter().map(|way| way.name.as_str()).collect();
     assert_eq!(
@@ -470,7 +474,7 @@ fn cross_validation_does_not_let_a_repeated_question_answer_itself() {
     }
     let dataset = Dataset::join(&outcomes, &features, &slots(), 0.0).unwrap();
     let compared = compare(&dataset, &identity(), &Kind::ALL, 5, &options(Kind::Linear), |_| {}).unwrap();
-    for way in compared.iter().filter(|way| way.name != "best possible") {
+    for way in compared.ways.iter().filter(|way| way.name != "best possible") {
         let reward = Standing::of(&way.scores).reward;
         assert!(reward < 0.45, "{}: {reward}", way.name);
     }

@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use podium_bundle::{LocalLimits, MANIFEST_FILE};
+use podium_conductor::{Planner, WorkflowHead};
 use podium_domain::ids::WorkerId;
 use podium_domain::pool::Pool;
 use podium_domain::share::Share;
 use podium_ports::BoxError;
 use podium_ports::causes::with_causes;
 use podium_ports::conductor::{Conductor, Conductors};
-use podium_ports::conductor_profile::ConductorProfiles;
+use podium_ports::conductor_profile::{ConductorProfile, ConductorProfiles};
 use podium_ports::limiter::Limiter;
 use podium_ports::vendor::Vendors;
 use podium_setup::settings::{Checker, Setting};
 
-use crate::prepared::prepare;
-use crate::settings::{CONDUCTOR_NEXT, CONDUCTOR_NEXT_SHARE};
+use crate::prepared::{Prepared, prepare};
+use crate::settings::{CONDUCTOR_MAX, CONDUCTOR_NEXT, CONDUCTOR_NEXT_SHARE};
 
 /// The bundle for the demo's workers, relative to the project's folder.
 const DEMO_BUNDLE: &str = "models/nano";
@@ -78,12 +79,14 @@ pub struct ConductorChoices {
     pub current: ConductorChoice,
     /// The successor and the share of runs that use it.
     pub next: Option<(ConductorChoice, Share)>,
+    /// The file of the workflows among which `podium-max` chooses, if it is offered.
+    pub workflows: Option<PathBuf>,
 }
 
 impl ConductorChoices {
     /// A conductor without a successor.
     pub const fn one(current: ConductorChoice) -> Self {
-        Self { current, next: None }
+        Self { current, next: None, workflows: None }
     }
 
     /// Reads `current` and the settings of its successor. Problems are added to the checker.
@@ -96,7 +99,8 @@ impl ConductorChoices {
             let what = "is above 0, but conductor_next is not set: nothing would get that share";
             checker.problem(CONDUCTOR_NEXT_SHARE.key.name, what);
         }
-        Some(Self { current: current?, next: next.zip(share) })
+        let workflows = checker.read_if_given(&CONDUCTOR_MAX);
+        Some(Self { current: current?, next: next.zip(share), workflows })
     }
 
     /// Whether one of them runs a model in the planning process.
@@ -124,21 +128,53 @@ impl ConductorChoices {
 
     /// Checks both against the pool as a start does, but without loading or calling a model. Problems are added to the checker.
     pub fn check(&self, checker: &mut Checker, pool: &Arc<Pool>, place: Place) {
-        let mut id = |key, choice: &ConductorChoice| match prepare(choice, pool, place) {
-            Ok(prepared) => Some(prepared.id()),
+        let mut prepared = |key, choice: &ConductorChoice| match prepare(choice, pool, place) {
+            Ok(prepared) => Some(prepared),
             Err(error) => {
                 checker.problem(key, &format!("is `{choice}`, which cannot be used: {}", error.reason()));
                 None
             }
         };
-        let current = id("conductor", &self.current);
-        let next = self.next.as_ref().and_then(|(next, _)| id("conductor_next", next));
-        if let (Some(current), Some(next)) = (current, next)
-            && current == next
-        {
-            checker.problem("conductor_next", &format!("is invalid: {}", SameConductor { id: next }));
+        let current = prepared("conductor", &self.current);
+        let next = self.next.as_ref().and_then(|(next, _)| prepared("conductor_next", next));
+        let next = next.map(|next| next.id());
+        let Some(current) = current.map(Prepared::profile) else { return };
+        if next.as_deref() == Some(current.id()) {
+            let same = SameConductor { id: current.id().to_owned() };
+            checker.problem("conductor_next", &format!("is invalid: {same}"));
+        }
+        let Some(file) = &self.workflows else { return };
+        match workflow_head(file, pool, Planner::Elsewhere(current.abilities())) {
+            Ok(head) if head.id() == current.id() || next.as_deref() == Some(head.id()) => {
+                let same = SameConductor { id: head.id().to_owned() };
+                checker.problem(CONDUCTOR_MAX.key.name, &format!("is invalid: {same}"));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                checker.problem(CONDUCTOR_MAX.key.name, &format!("cannot be used: {}", error.reason()));
+            }
         }
     }
+}
+
+/// The conductor that lets a head choose among the workflows of a file.
+fn workflow_head(file: &Path, pool: &Arc<Pool>, planner: Planner) -> Result<WorkflowHead, ChooseError> {
+    let head = WorkflowHead::read(file, Arc::clone(pool), planner);
+    head.map_err(|error| ChooseError::Unusable { name: file.display().to_string(), source: Box::new(error) })
+}
+
+/// The same conductors, with the one that chooses among workflows, if there are any. The current conductor plans the choice to plan.
+fn with_workflows(
+    conductors: Conductors,
+    workflows: Option<&PathBuf>,
+    pool: &Arc<Pool>,
+) -> Result<Conductors, ChooseError> {
+    let Some(file) = workflows else { return Ok(conductors) };
+    let head = workflow_head(file, pool, Planner::Here(Arc::clone(conductors.current())))?;
+    for other in conductors.all() {
+        check_ids(other.id(), head.id())?;
+    }
+    Ok(conductors.with_on_request(Some(Arc::new(head))))
 }
 
 impl fmt::Display for ConductorChoices {
@@ -148,9 +184,9 @@ impl fmt::Display for ConductorChoices {
     }
 }
 
-/// Both conductors have the same name and version.
+/// Two conductors have the same name and version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("conductor and conductor_next are both `{id}`; a new one needs another version")]
+#[error("two conductors are both `{id}`; a new one needs another version")]
 pub struct SameConductor {
     /// The name and version of both.
     pub id: String,
@@ -259,6 +295,7 @@ pub async fn choose_all(
             Conductors::with_next(current.conductor, next.conductor, *share)
         }
     };
+    let conductors = with_workflows(conductors, choices.workflows.as_ref(), pool)?;
     Ok(ChosenAll { conductors, notices })
 }
 
@@ -278,12 +315,13 @@ pub async fn choose_all_again(
         None => Ok(choose(choice, pool, callees, None, limits).await?.conductor),
     };
     let current = again(&choices.current, earlier.current()).await?;
-    match (&choices.next, earlier.all().nth(1)) {
+    let conductors = match (&choices.next, earlier.next()) {
         (Some((next, share)), Some(earlier)) => {
-            Ok(Conductors::with_next(current, again(next, earlier).await?, *share))
+            Conductors::with_next(current, again(next, earlier).await?, *share)
         }
-        _ => Ok(current.into()),
-    }
+        _ => current.into(),
+    };
+    with_workflows(conductors, choices.workflows.as_ref(), pool)
 }
 
 /// Runs record a conductor by its id, so the ids of two conductors must differ.
@@ -313,12 +351,18 @@ pub fn describe_all(choices: &ConductorChoices, pool: &Arc<Pool>) -> Result<Cond
     // For a bundle only the manifest is read, not the weights.
     let describe = |choice| Ok::<_, ChooseError>(prepare(choice, pool, Place::Elsewhere)?.profile());
     let current = describe(&choices.current)?;
-    match &choices.next {
-        None => Ok(current.into()),
+    let profiles = match &choices.next {
+        None => current.into(),
         Some((next, share)) => {
             let next = describe(next)?;
             check_ids(current.id(), next.id())?;
-            Ok(ConductorProfiles::with_next(current, next, *share))
+            ConductorProfiles::with_next(current, next, *share)
         }
+    };
+    let Some(file) = &choices.workflows else { return Ok(profiles) };
+    let head = workflow_head(file, pool, Planner::Elsewhere(profiles.current().abilities()))?;
+    for other in profiles.all() {
+        check_ids(other.id(), head.id())?;
     }
+    Ok(profiles.with_on_request(Some(ConductorProfile::of(Arc::new(head)))))
 }

@@ -11,6 +11,7 @@ pub use choice::{
     choose_all, choose_all_again, demo_bundle, describe_all,
 };
 pub use hardware::HARDWARE;
+pub use podium_conductor::WorkflowSet;
 pub use settings::{
     CONDUCTOR, CONDUCTORS, LOCAL_MODEL, NAMED_CONDUCTOR, PLAN_SLOTS, local_limits, plan_slots_for,
 };

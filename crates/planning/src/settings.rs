@@ -1,6 +1,7 @@
 //! The settings of planning.
 
 use std::num::{NonZeroU16, NonZeroUsize};
+use std::path::PathBuf;
 
 use podium_bundle::{LocalLimits, SEQUENCES_MAX, WAITING_MAX};
 use podium_domain::ids::WorkerId;
@@ -63,6 +64,15 @@ pub(crate) const CONDUCTOR_NEXT_SHARE: Setting<Share> = Setting::parsed(
 )
 .default("0");
 
+/// The workflows of `podium-max`.
+pub(crate) const CONDUCTOR_MAX: Setting<PathBuf> = Setting::path(
+    "conductor_max",
+    "FILE",
+    "A file that lists workflows and names the head that chooses among them. With it, `podium-max` is offered. All processes need the \
+     same value.",
+)
+.optional("/etc/podium/max.yaml", "podium-max is not offered");
+
 /// Concurrent plans of one process, per tier.
 pub const PLAN_SLOTS: Setting<usize> = Setting::count(
     "plan_slots",
@@ -97,8 +107,10 @@ const PLANS_WAITING_MAX: Setting<NonZeroUsize> = Setting::parsed(
 .default("256");
 
 /// Which conductor plans.
-pub const CONDUCTORS: Group =
-    Group { title: "Conductor", keys: &[CONDUCTOR.key, CONDUCTOR_NEXT.key, CONDUCTOR_NEXT_SHARE.key] };
+pub const CONDUCTORS: Group = Group {
+    title: "Conductor",
+    keys: &[CONDUCTOR.key, CONDUCTOR_NEXT.key, CONDUCTOR_NEXT_SHARE.key, CONDUCTOR_MAX.key],
+};
 
 /// How much a planning process does at once.
 pub const LOCAL_MODEL: Group =

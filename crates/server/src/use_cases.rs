@@ -1,6 +1,6 @@
 //! The requests to the engine that both APIs share.
 
-use podium_api::{ApiError, ErrorCode, ModelName, NewRun};
+use podium_api::{ApiError, ErrorCode, ModelName, NewRun, ServedModels};
 use podium_domain::conversation::Message;
 use podium_domain::ids::{RunId, TenantId};
 use podium_domain::policy::Policy;
@@ -39,24 +39,29 @@ pub(crate) async fn estimate(engine: &Engine, caller: Caller, new_run: NewRun) -
     engine.estimate(&request).await.map_err(|e| submit_error(&e, &request.budgets, engine.now()))
 }
 
+/// The models that this server serves.
+pub(crate) fn served(engine: &Engine) -> ServedModels {
+    ServedModels {
+        conductors: engine.conductor_ids(),
+        max: engine.workflow_head_id(),
+        pool: engine.pool().version(),
+    }
+}
+
 /// Checks that a model is served here.
 pub(crate) fn check_model(engine: &Engine, model: &ModelName) -> Result<(), ApiError> {
-    let (conductors, pool) = (engine.conductor_ids(), engine.pool().version());
-    if model.is_served_by(conductors.iter().map(String::as_str), &pool) {
-        return Ok(());
-    }
-    let here: Vec<_> = conductors.iter().map(|id| format!("`{id}`")).collect();
-    let message = format!(
-        "model `{model}` is pinned to a conductor or pool that this server does not run; it runs {} with pool `{pool}`",
-        here.join(" and ")
-    );
-    Err(ApiError::on_field(ErrorCode::ModelNotFound, "model", message))
+    conductor_of(engine, model).map(drop)
+}
+
+/// The conductor that a request for this model must get, if not any.
+fn conductor_of(engine: &Engine, model: &ModelName) -> Result<Option<String>, ApiError> {
+    let served = served(engine);
+    let conductor = served.conductor_of(model).map(|id| id.map(ToOwned::to_owned));
+    conductor.map_err(|error| ApiError::on_field(ErrorCode::ModelNotFound, "model", error.to_string()))
 }
 
 fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, ApiError> {
-    check_model(engine, &new_run.model)?;
-    let (conductors, pool) = (engine.conductor_ids(), engine.pool().version());
-    let conductor = new_run.model.conductor_among(conductors.iter().map(String::as_str), &pool);
+    let conductor = conductor_of(engine, &new_run.model)?;
     let request_digest = new_run.request_id.is_some().then(|| digest(&new_run));
     Ok(Submit {
         tenant: caller.tenant,
@@ -65,7 +70,7 @@ fn request(engine: &Engine, caller: Caller, new_run: NewRun) -> Result<Submit, A
         request_id: new_run.request_id,
         request_digest,
         model: new_run.model.to_string(),
-        conductor: conductor.map(ToOwned::to_owned),
+        conductor,
         request: new_run.request,
     })
 }

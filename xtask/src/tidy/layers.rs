@@ -153,7 +153,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "podium-vendors", uses: DOMAIN_AND_PORTS, tests_use: TESTKIT },
     Layer {
         package: "podium-conductor",
-        uses: &["podium-bundle", "podium-domain", "podium-ports"],
+        uses: &["podium-bundle", "podium-domain", "podium-head", "podium-ports"],
         // Tests check a planning model with the real limiter.
         tests_use: &["podium-testkit", "podium-memory"],
     },

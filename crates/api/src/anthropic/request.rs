@@ -60,7 +60,8 @@ impl MessagesRequest {
             let message = if path == "messages" { e.to_string() } else { format!("`{path}`: {e}") };
             ApiError::on_field(ErrorCode::InvalidValue, path, message)
         })?;
-        let mut policy = Policy::new(model.tier, draft.effort.or(draft.thinking.effort).unwrap_or_default());
+        let mut policy =
+            Policy::new(model.tier(), draft.effort.or(draft.thinking.effort).unwrap_or_default());
         if let Some(podium) = &draft.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }

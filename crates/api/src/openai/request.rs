@@ -101,7 +101,7 @@ impl Draft {
             let message = "`stream_options` is allowed only when `stream` is true";
             return Err(ApiError::on_field(ErrorCode::InvalidValue, "stream_options", message));
         }
-        let mut policy = Policy::new(model.tier, self.effort);
+        let mut policy = Policy::new(model.tier(), self.effort);
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }
@@ -188,6 +188,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Family;
     use crate::image::of_url;
 
     fn good() -> Value {
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn a_plain_request_is_parsed() {
         let request = with("model", json!("podium-mini@nano-1")).unwrap();
-        assert_eq!(request.new_run.model, ModelName { tier: Tier::Mini, pin: Some("nano-1".into()) });
+        assert_eq!(request.new_run.model, ModelName { family: Family::Mini, pin: Some("nano-1".into()) });
         assert_eq!(request.new_run.request.conversation.question(), "why?");
         assert!(!request.stream);
     }

@@ -141,7 +141,7 @@ impl Default for Sees {
 }
 
 /// Reads a file, unless it is too long.
-pub(super) fn read(path: &Path, file: &str) -> Result<String, WorkflowError> {
+pub(crate) fn read(path: &Path, file: &str) -> Result<String, WorkflowError> {
     let unreadable = |source| WorkflowError::Unreadable { file: file.to_owned(), source };
     let mut bytes = Vec::new();
     let opened = File::open(path).map_err(unreadable)?;

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use podium_domain::plan::{PlanDraft, RawAccess, RawId};
+use podium_domain::plan::{Plan, PlanDraft, RawAccess, RawId};
+use podium_domain::policy::{Effort, Policy, Tier};
 use podium_domain::pool::Pool;
 use podium_domain::prompt;
 use podium_domain::run::Planned;
@@ -21,6 +22,7 @@ use crate::direct::without_model;
 use file::{Role, Workflow};
 use template::Blanks;
 
+pub(crate) use file::read;
 pub use file::{WORKFLOW_BYTES_MAX, WorkflowError};
 
 /// Plans the workflow of a file.
@@ -51,16 +53,27 @@ impl FixedConductor {
         &self.workflow.description
     }
 
-    fn planned(&self, request: &PlanRequest) -> Result<Planned, String> {
+    pub(crate) fn planned(&self, request: &PlanRequest) -> Result<Planned, String> {
+        let plan = self.plan_under(&request.question, &request.policy)?;
+        Ok(Planned { plan, reasoning: String::new(), fallback: None })
+    }
+
+    /// The plan for a question, under a policy that allows every worker and `steps_max` steps.
+    pub(crate) fn plan_for(&self, question: &str, steps_max: u16) -> Result<Plan, String> {
+        let policy = Policy { steps_max, ..Policy::new(Tier::Ultra, Effort::Medium) };
+        self.plan_under(question, &policy)
+    }
+
+    fn plan_under(&self, question: &str, policy: &Policy) -> Result<Plan, String> {
         // A question that is too long for a subtask is not copied into it: every worker sees the question anyway.
-        let question = prompt::whole_question_subtask(&request.question);
-        let blanks = Blanks { question: &question, steps_max: request.policy.steps_max };
+        let question = prompt::whole_question_subtask(question);
+        let blanks = Blanks { question: &question, steps_max: policy.steps_max };
         let mut draft = PlanDraft::default();
         for step in &self.workflow.steps {
             let worker = match &step.worker {
                 Role::Named(worker) => worker,
                 Role::Any => {
-                    let safest = self.pool.safest(&request.policy);
+                    let safest = self.pool.safest(policy);
                     &safest.ok_or("the policy allows no worker of the pool")?.id
                 }
             };
@@ -69,10 +82,8 @@ impl FixedConductor {
             draft.access_list.push(RawAccess::Indices(step.sees.clone()));
         }
         let conditions: Vec<_> = self.workflow.steps.iter().map(|step| step.unless_agree.clone()).collect();
-        let plan =
-            draft.check(&self.pool, &request.policy).and_then(|plan| plan.with_conditions(&conditions));
-        let plan = plan.map_err(|error| error.to_string())?;
-        Ok(Planned { plan, reasoning: String::new(), fallback: None })
+        let plan = draft.check(&self.pool, policy).and_then(|plan| plan.with_conditions(&conditions));
+        plan.map_err(|error| error.to_string())
     }
 }
 

@@ -7,6 +7,7 @@ mod remote_limits;
 mod remote_metrics;
 mod remote_safety;
 mod without_model;
+mod workflows;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use podium_head::neighbours::{Memory, NeighboursHead};
-use podium_head::{Head, Identity};
+use podium_head::{Choices, Head, Identity};
 use podium_llama::engine::{EngineError, LoadError};
 use podium_llama::{Encoder, QuestionReader};
 
@@ -117,7 +117,12 @@ async fn a_mini_head_over_an_encoder_chooses_the_worker() {
     ];
     let slots = slots()[..2].to_vec();
     let pool_sha256 = podium_domain::pool::slots_hash(&crate::support::demo(), &slots).unwrap();
-    let identity = Identity { slots: slots.clone(), pool_sha256, source: reader.source().clone() };
+    let identity = Identity {
+        choices: Choices::Workers,
+        slots: slots.clone(),
+        pool_sha256,
+        source: reader.source().clone(),
+    };
     reader.shut_down().await;
     let head = Head::Neighbours(NeighboursHead::new(identity, 1, 0.0, known.into()).unwrap());
     let folder = tempfile::tempdir().unwrap();

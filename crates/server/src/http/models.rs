@@ -13,9 +13,10 @@ use super::reply::{Refusal, json};
 use super::request_checks::shown;
 use super::{ServerState, segment};
 use crate::error_mapping;
+use crate::use_cases::served;
 
 pub(super) async fn list(State(state): State<ServerState>, headers: HeaderMap) -> Result<Response, Refusal> {
-    let names = ModelName::served_by(state.engine.conductor_ids().iter().map(String::as_str));
+    let names = served(&state.engine).names();
     if headers.contains_key(ANTHROPIC_VERSION) {
         let models = names.iter().map(|name| anthropic_model(name, &state)).collect();
         return body(&anthropic::ModelPage::of_all(models));
@@ -30,8 +31,8 @@ pub(super) async fn one(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let id = segment(path)?;
-    let (conductors, pool) = (state.engine.conductor_ids(), state.engine.pool().version());
-    let is_served = |name: &ModelName| name.is_served_by(conductors.iter().map(String::as_str), &pool);
+    let served = served(&state.engine);
+    let is_served = |name: &ModelName| served.conductor_of(name).is_ok();
     let name = id.parse::<ModelName>().ok().filter(is_served);
     let name = name.ok_or_else(|| {
         let message = format!("unknown model `{}`; GET /v1/models lists the models", shown(&id));

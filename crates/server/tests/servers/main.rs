@@ -19,6 +19,8 @@ mod layers;
 #[cfg(test)]
 mod lifetime;
 #[cfg(test)]
+mod max;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod models;

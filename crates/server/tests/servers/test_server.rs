@@ -79,12 +79,12 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Servers that need no key.
     pub(crate) async fn open(limits: ServerLimits) -> Self {
-        Self::with(limits, false, ScriptedConductor::new(), a_pool(), None, None).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), None, None, None).await
     }
 
     /// Servers that need no key, over TLS.
     pub(crate) async fn encrypted(limits: ServerLimits, files: TlsFiles) -> Self {
-        Self::with(limits, false, ScriptedConductor::new(), a_pool(), Some(files), None).await
+        Self::with(limits, false, ScriptedConductor::new(), a_pool(), Some(files), None, None).await
     }
 
     /// A gateway of cell 0 that forwards everything to `other`, the gateway of cell 1, over TLS.
@@ -96,20 +96,37 @@ impl TestServer {
             ports[0], ports[1]
         );
         let router = CellRouter::new(CellId::default(), Cells::parse(&cells).unwrap(), tls).unwrap();
-        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), a_pool(), None, Some(router))
-            .await
+        Self::with(
+            ServerLimits::default(),
+            false,
+            ScriptedConductor::new(),
+            a_pool(),
+            None,
+            Some(router),
+            None,
+        )
+        .await
     }
 
     /// A server with a conductor that plans anew after a step has failed.
     pub(crate) async fn that_replans() -> Self {
         let abilities = Abilities { steps_max: 5, rounds_max: 1, failed_step: FailedStep::Replan };
         let conductor = ScriptedConductor::new().able_to(abilities);
-        Self::with(ServerLimits::default(), false, conductor, a_pool(), None, None).await
+        Self::with(ServerLimits::default(), false, conductor, a_pool(), None, None, None).await
+    }
+
+    /// Servers that offer `podium-max`: two workers, and a third one if their answers differ.
+    pub(crate) async fn with_max() -> Self {
+        let max = ScriptedConductor::new().called("max-1");
+        let steps = [("quick", "why?", &[][..]), ("careful", "why?", &[]), ("checker", "why?", &[])];
+        max.otherwise(plan_of(&steps).with_conditions(&[vec![], vec![], vec![0, 1]]).unwrap());
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), a_pool(), None, None, Some(max))
+            .await
     }
 
     /// Servers that need a key.
     pub(crate) async fn locked(limits: ServerLimits) -> Self {
-        Self::with(limits, true, ScriptedConductor::new(), a_pool(), None, None).await
+        Self::with(limits, true, ScriptedConductor::new(), a_pool(), None, None, None).await
     }
 
     /// Servers with one worker, `checker`, which can call tools.
@@ -130,7 +147,8 @@ impl TestServer {
             usd_per_million_tokens = { input = 1.0, output = 1.0 }
             "#,
         );
-        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap(), None, None).await
+        Self::with(ServerLimits::default(), false, ScriptedConductor::new(), pool.unwrap(), None, None, None)
+            .await
     }
 
     async fn with(
@@ -140,6 +158,7 @@ impl TestServer {
         pool: Pool,
         tls: Option<TlsFiles>,
         router: Option<CellRouter>,
+        max: Option<ScriptedConductor>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("podium.db");
@@ -150,6 +169,7 @@ impl TestServer {
         vendor.otherwise(Answer::text("blue light scatters"));
         conductor.otherwise(plan_of(&[("checker", "answer it", &[])]));
         let conductors: Conductors = (conductor.clone() as Arc<dyn Conductor>).into();
+        let conductors = conductors.with_on_request(max.map(|max| Arc::new(max) as Arc<dyn Conductor>));
         let calls = CallParts {
             limiter: Arc::new(MemoryLimiter::new(clock.clone())),
             cache: None,

@@ -90,7 +90,7 @@ pub(super) struct Outcome {
     run: String,
     pub(super) right: bool,
     expected: String,
-    answer: Option<String>,
+    pub(super) answer: Option<String>,
     pub(super) error: Option<String>,
     /// Whether the last worker declined to answer; `answer` is then its refusal.
     refused: bool,
@@ -194,7 +194,8 @@ pub(super) async fn eval(args: EvalArgs) -> Result<ExitCode, Error> {
     let (engine, graders) = (embedded.engine(), Graders::new(embedded.engine().clone()));
     check_pool(&items, &engine.pool())?;
     let total = items.len();
-    let asked = futures::stream::iter(items).map(|item| ask(&graders, item, policy.clone(), Sampling::NONE));
+    let asked = futures::stream::iter(items)
+        .map(|item| ask(&graders, item, ModelName::of_tier(tier), policy.clone(), Sampling::NONE));
     let mut asked = asked.buffer_unordered(args.concurrency.into());
     let mut outcomes = Vec::with_capacity(total);
     while let Some(outcome) = asked.next().await {
@@ -250,6 +251,7 @@ pub(super) fn check_pool(items: &[Item], pool: &Pool) -> Result<(), Error> {
 pub(super) async fn ask(
     graders: &Graders,
     item: Item,
+    model: ModelName,
     policy: Policy,
     sampling: Sampling,
 ) -> Result<Outcome, Error> {
@@ -258,7 +260,7 @@ pub(super) async fn ask(
     let conversation = conversation.map_err(|e| Error::Refused(format!("question `{}`: {e}", item.id)))?;
     let new_run = NewRun {
         request_id: None,
-        model: ModelName::of_tier(policy.tier),
+        model,
         request: RunRequest { sampling, ..RunRequest::new(conversation, policy) },
     };
     let refused = |e: podium_api::ApiError| Error::Refused(format!("question `{}`: {e}", item.id));

@@ -1,20 +1,25 @@
 //! `podium head`: trains mini heads from recorded outcomes and measures them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use podium_domain::ids::WorkerId;
-use podium_domain::pool::slots_hash;
+use podium_domain::pool::{Pool, slots_hash};
 use podium_head::features::Features;
-use podium_head::folds::{self, Compared};
+use podium_head::folds::{self, Compared, Comparison};
 use podium_head::outcomes::Outcomes;
 use podium_head::score::{self, Paired, Scores, Standing};
 use podium_head::train::{Options, baselines, of_head, train};
-use podium_head::{Dataset, Example, Head, Identity, Kind, NoChoice, Source};
+use podium_head::{Choices, Dataset, Example, Head, Identity, Kind, NoChoice, Source};
+use podium_planning::WorkflowSet;
+use podium_ports::causes::with_causes;
 
 use super::SetupArgs;
 use super::output::print_line;
+use super::workflow_outcomes;
 use crate::error::Error;
 use crate::pool;
 
@@ -59,11 +64,18 @@ struct DataArgs {
     #[arg(long, value_name = "FILE")]
     outcomes: PathBuf,
     /// The hidden states of their questions, as `podium head features` writes them.
-    #[arg(long, value_name = "FILE", required_unless_present = "encoder", conflicts_with = "encoder")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["encoder", "words"], conflicts_with_all = ["encoder", "words"])]
     features: Option<PathBuf>,
     /// Compute the hidden states with this sentence encoder instead.
-    #[arg(long, value_name = "FILE.gguf")]
+    #[arg(long, value_name = "FILE.gguf", conflicts_with = "words")]
     encoder: Option<PathBuf>,
+    /// Read vectors of the questions' words instead, which need no model. Heads of `podium-max` read these.
+    #[arg(long)]
+    words: bool,
+    /// Choose among the workflows of this file, the one of `conductor_max`, instead of among workers. Outcomes that the recorded ones
+    /// lack are derived from the recorded `answer`s of workers, for workflows whose steps get the question alone.
+    #[arg(long, value_name = "FILE.yaml")]
+    workflows: Option<PathBuf>,
 }
 
 /// The kinds of heads.
@@ -151,6 +163,8 @@ pub(super) struct EvalArgs {
     kinds: Vec<KindArg>,
     #[command(flatten)]
     fit: FitArgs,
+    #[command(flatten)]
+    setup: SetupArgs,
 }
 
 #[derive(Debug, Args)]
@@ -178,16 +192,26 @@ pub(super) async fn head(command: HeadCommand) -> Result<ExitCode, Error> {
 }
 
 impl DataArgs {
-    async fn read(&self) -> Result<(Outcomes, Features), Error> {
-        let outcomes = Outcomes::read(&self.outcomes)?;
+    /// The outcomes, with those that are derived for workflows, and the hidden states.
+    async fn read(&self, workflows: Option<&WorkflowSet>) -> Result<(Outcomes, Features), Error> {
+        let mut outcomes = Outcomes::read(&self.outcomes)?;
+        if let Some(workflows) = workflows {
+            workflow_outcomes::derive(&mut outcomes, workflows)?;
+        }
         let features = match (&self.features, &self.encoder) {
             (Some(file), _) => Features::read(file)?,
             (None, Some(encoder)) => compute(Model::Encoder(encoder.clone()), &self.outcomes).await?,
-            (None, None) => {
-                return Err(Error::OtherHead("neither --features nor --encoder is given".to_owned()));
-            }
+            (None, None) => workflow_outcomes::features_of_words(&questions(&self.outcomes)?)?,
         };
         Ok((outcomes, features))
+    }
+
+    /// The workflows to choose among, if they are given, for the pool of these settings.
+    fn workflows(&self, setup: &SetupArgs) -> Result<Option<WorkflowSet>, Error> {
+        let Some(file) = &self.workflows else { return Ok(None) };
+        let pool = pool::read(&setup.settings()?.pool)?;
+        let set = WorkflowSet::read(file, Arc::new(pool));
+        set.map(Some).map_err(|error| Error::OtherHead(with_causes(&error)))
     }
 
     /// Where the hidden states come from, for people.
@@ -196,18 +220,38 @@ impl DataArgs {
     }
 }
 
-async fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
-    let pool = pool::read(&args.setup.settings()?.pool)?;
-    let (outcomes, features) = args.data.read().await?;
-    let workers = pool.workers().iter().map(|worker| &worker.id);
-    let slots: Vec<WorkerId> = workers.filter(|id| outcomes.knows(id)).cloned().collect();
+/// What a head for this pool chooses among, as far as outcomes know it.
+fn identity_in(
+    pool: &Pool,
+    workflows: Option<&WorkflowSet>,
+    outcomes: &Outcomes,
+    features: &Features,
+) -> Result<Identity, Error> {
+    let source = features.source().clone();
+    let known = |ids: Vec<WorkerId>| ids.into_iter().filter(|id| outcomes.knows(id)).collect::<Vec<_>>();
+    if let Some(workflows) = workflows {
+        let slots = known(workflows.choices());
+        for unknown in workflows.choices().iter().filter(|id| !slots.contains(id)) {
+            eprintln!("podium: no outcome of workflow `{unknown}`: the head never chooses it");
+        }
+        let pool_sha256 = workflows.hash(&slots).map_err(|error| Error::OtherHead(with_causes(&error)))?;
+        return Ok(Identity { choices: Choices::Workflows, slots, pool_sha256, source });
+    }
+    let slots = known(pool.workers().iter().map(|worker| worker.id.clone()).collect());
     for other in outcomes.workers().into_iter().filter(|id| pool.worker(id).is_none()) {
         eprintln!("podium: outcomes of `{other}` do not count, pool {} has no such worker", pool.version());
     }
-    let dataset = Dataset::join(&outcomes, &features, &slots, args.fit.price_factor)?;
+    let pool_sha256 = slots_hash(pool, &slots).map_err(|e| Error::OtherHead(e.to_string()))?;
+    Ok(Identity { choices: Choices::Workers, slots, pool_sha256, source })
+}
+
+async fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
+    let pool = pool::read(&args.setup.settings()?.pool)?;
+    let workflows = args.data.workflows(&args.setup)?;
+    let (outcomes, features) = args.data.read(workflows.as_ref()).await?;
+    let identity = identity_in(&pool, workflows.as_ref(), &outcomes, &features)?;
+    let dataset = Dataset::join(&outcomes, &features, &identity.slots, args.fit.price_factor)?;
     tell_missing(&dataset);
-    let pool_sha256 = slots_hash(&pool, &slots).map_err(|e| Error::OtherHead(e.to_string()))?;
-    let identity = Identity { slots, pool_sha256, source: features.source().clone() };
     let trained = train(&dataset, &identity, &args.fit.options(args.kind.into(), args.held_out))?;
     let bytes = trained.head.to_bytes()?;
     let written = std::fs::write(&args.output, &bytes);
@@ -226,6 +270,10 @@ async fn fit(args: &TrainArgs) -> Result<ExitCode, Error> {
     print_line(&format!("over the best single worker: {}", interval(&trained.over_best_single)))?;
     print_line(&format!("written    {}", args.output.display()))?;
     let file = args.output.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(workflows) = &args.data.workflows {
+        print_line(&format!("for {}:\nhead: {file}", workflows.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     print_line(&format!(
         "for the manifest of its bundle:\n[head]\nfile = \"{file}\"\nsha256 = \"{}\"",
         podium_bundle::sha256(&bytes)
@@ -257,7 +305,8 @@ fn check_source(
 
 async fn measure(file: &std::path::Path, args: &EvalArgs) -> Result<ExitCode, Error> {
     let head = Head::read(file)?;
-    let (outcomes, features) = args.data.read().await?;
+    let workflows = args.data.workflows(&args.setup)?;
+    let (outcomes, features) = args.data.read(workflows.as_ref()).await?;
     check_source(&head, file, &features, &args.data)?;
     let dataset = Dataset::join(&outcomes, &features, head.slots(), args.fit.price_factor)?;
     tell_missing(&dataset);
@@ -271,33 +320,48 @@ async fn measure(file: &std::path::Path, args: &EvalArgs) -> Result<ExitCode, Er
     print_line(&format!("ties       {ties}, left to the prompted conductor"))?;
     let table: Vec<_> = ways.iter().map(|(name, scores)| (name.clone(), Standing::of(scores))).collect();
     print_table("on all of them", &dataset, &table)?;
+    print_tasks(&dataset, &examples, &ways)?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn cross_validate(args: &EvalArgs) -> Result<ExitCode, Error> {
-    let (outcomes, features) = args.data.read().await?;
-    let slots: Vec<WorkerId> = outcomes.workers().into_iter().cloned().collect();
+    let workflows = args.data.workflows(&args.setup)?;
+    let (outcomes, features) = args.data.read(workflows.as_ref()).await?;
+    let choices = workflows.as_ref().map_or(Choices::Workers, |_| Choices::Workflows);
+    let known = || outcomes.workers().into_iter().cloned().collect();
+    let slots: Vec<WorkerId> = workflows.as_ref().map_or_else(known, WorkflowSet::choices);
+    let slots: Vec<WorkerId> = slots.into_iter().filter(|slot| outcomes.knows(slot)).collect();
     let dataset = Dataset::join(&outcomes, &features, &slots, args.fit.price_factor)?;
     tell_missing(&dataset);
     // Nothing is written, so the heads belong to no pool.
-    let identity = Identity { slots, pool_sha256: String::new(), source: features.source().clone() };
+    let (pool_sha256, source) = (String::new(), features.source().clone());
+    let identity = Identity { choices, slots, pool_sha256, source };
     let kinds: Vec<Kind> = args.kinds.iter().map(|kind| (*kind).into()).collect();
     let folds = args.folds.unwrap_or_default();
     let options = args.fit.options(Kind::Linear, Options::default().held_out);
     let done = |fold| eprintln!("podium: {fold} of {folds} folds evaluated");
     let compared = folds::compare(&dataset, &identity, &kinds, folds, &options, done)?;
+    let Comparison { questions, ways: compared } = compared;
     print_line(&format!("questions  {} in {folds} folds", dataset.examples().len()))?;
     let table: Vec<_> = compared.iter().map(|way| (way.name.clone(), Standing::of(&way.scores))).collect();
     print_table("on questions that nothing was fitted to", &dataset, &table)?;
     for base in ["best single", Kind::Neighbours.as_str()] {
         print_differences(&compared, base)?;
     }
+    let ways: Vec<_> = compared.into_iter().map(|way| (way.name, way.scores)).collect();
+    let always = (0..)
+        .zip(dataset.slots())
+        .map(|(slot, id)| (format!("always {id}"), score::always(&questions, slot)));
+    print_tasks(&dataset, &questions, &always.chain(ways).collect::<Vec<_>>())?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn add(args: &AddArgs) -> Result<ExitCode, Error> {
     let head = Head::read(&args.head)?;
-    let (outcomes, features) = args.data.read().await?;
+    if args.data.workflows.is_some() {
+        return Err(Error::OtherHead("--workflows is not for `add`; train the head again".to_owned()));
+    }
+    let (outcomes, features) = args.data.read(None).await?;
     check_source(&head, &args.head, &features, &args.data)?;
     let Head::Neighbours(head) = head else {
         let (file, kind) = (args.head.display(), head.kind().as_str());
@@ -351,6 +415,32 @@ fn print_table(title: &str, dataset: &Dataset, table: &[(String, Standing)]) -> 
     Ok(())
 }
 
+/// The result of each way of choosing by task, with the choices that it made.
+fn print_tasks(dataset: &Dataset, questions: &[&Example], ways: &[(String, Scores)]) -> Result<(), Error> {
+    let tasks: BTreeSet<&str> = questions.iter().filter_map(|example| example.task.as_deref()).collect();
+    for task in tasks {
+        let of_task = |scores: &Scores| -> Scores {
+            let own =
+                scores.iter().zip(questions).filter(|(_, example)| example.task.as_deref() == Some(task));
+            own.map(|(score, _)| *score).collect()
+        };
+        let ways: Vec<_> = ways.iter().map(|(name, scores)| (name.clone(), of_task(scores))).collect();
+        let table: Vec<_> = ways.iter().map(|(name, scores)| (name.clone(), Standing::of(scores))).collect();
+        print_table(&format!("task {task}"), dataset, &table)?;
+        for (name, scores) in &ways {
+            let chosen =
+                |slot: usize| scores.iter().flatten().filter(|score| score.slot == Some(slot)).count();
+            let counts = dataset.slots().iter().enumerate().map(|(slot, id)| (chosen(slot), id));
+            let counts: Vec<_> = counts.filter(|(count, _)| *count > 0).collect();
+            if counts.len() > 1 {
+                let counts: Vec<_> = counts.iter().map(|(count, id)| format!("{id} {count}")).collect();
+                print_line(&format!("  {name} chooses {}", counts.join(", ")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn print_differences(compared: &[Compared], base: &str) -> Result<(), Error> {
     let Some(scores) = compared.iter().find(|way| way.name == base).map(|way| &way.scores) else {
         return Ok(());
@@ -369,7 +459,6 @@ fn interval(paired: &Paired) -> String {
 }
 
 /// The distinct questions of a file of outcomes.
-#[cfg(any(feature = "llama", test))]
 fn questions(path: &std::path::Path) -> Result<std::collections::BTreeMap<String, String>, Error> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;

@@ -25,6 +25,7 @@ mod record;
 mod rollout;
 mod runs;
 mod top;
+mod workflow_outcomes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,7 +118,9 @@ impl SetupArgs {
 
     /// Whether a flag names something that only an engine in this process can use.
     fn names_an_engine(&self) -> bool {
-        ["data", "pool", "conductor", "conductor_next"].iter().any(|key| self.flags.get(key).is_some())
+        ["data", "pool", "conductor", "conductor_next", "conductor_max"]
+            .iter()
+            .any(|key| self.flags.get(key).is_some())
     }
 
     /// The checked settings.

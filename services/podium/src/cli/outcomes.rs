@@ -70,6 +70,8 @@ fn recorded(told: v1::Outcome) -> Result<Outcome, Error> {
         schema: SCHEMA,
         question_id: question_id(&question),
         question: Some(question),
+        task: None,
+        answer: None,
         worker,
         reward: rating.score,
         cost_nano_usd: Some(cost_nano_usd),

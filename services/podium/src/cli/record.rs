@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use futures::StreamExt as _;
+use podium_api::ModelName;
 use podium_domain::ids::WorkerId;
 use podium_domain::money::Cost;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
@@ -41,7 +42,11 @@ pub(super) async fn record(
             workers_allowed: WorkersAllowed::Only(BTreeSet::from([worker.clone()])),
             ..Policy::new(Tier::Mini, Effort::Medium)
         };
-        Ok::<_, Error>((item, worker, ask(graders, item.clone(), policy, Sampling::NONE).await?))
+        Ok::<_, Error>((
+            item,
+            worker,
+            ask(graders, item.clone(), ModelName::of_tier(Tier::Mini), policy, Sampling::NONE).await?,
+        ))
     });
     let mut asked = futures::stream::iter(asked).buffer_unordered(concurrency);
     let (mut outcomes, mut failed, mut cost) = (Vec::with_capacity(total), 0usize, Cost::ZERO);
@@ -57,6 +62,8 @@ pub(super) async fn record(
             schema: SCHEMA,
             question_id: item.id.clone(),
             question: Some(item.question.clone()),
+            task: None,
+            answer: answer.answer.clone(),
             worker: worker.clone(),
             reward: if answer.right { 1.0 } else { 0.0 },
             cost_nano_usd: Some(answer.cost_nano_usd),

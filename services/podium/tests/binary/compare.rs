@@ -110,6 +110,49 @@ async fn systems_are_compared_on_the_same_questions() {
 }
 
 #[tokio::test]
+async fn podium_max_is_trained_from_outcomes_and_chooses_by_question() {
+    let gym = Gym::new().await;
+    let workflow = |name: &str, worker: &str| {
+        let steps = format!("steps: [{{ worker: {worker}, subtask: '{{{{ question }}}}' }}]");
+        gym.folder.write(&format!("{name}.yaml"), &format!("{{ name: {name}, version: '1', {steps} }}"));
+    };
+    // The gym's worker c does arithmetic, and f only knows words.
+    workflow("sums", "worker-c");
+    workflow("words", "worker-f");
+    let set = "name: mine\nversion: '1'\nhead: head.safetensors\nworkflows: [sums.yaml, words.yaml]\n";
+    let set = gym.folder.write("max.yaml", set).display().to_string();
+    let outcome = |number: u32, worker: &str| {
+        let is_sum = number.is_multiple_of(2);
+        let question =
+            if is_sum { format!("What is {number} + 9?") } else { format!("Write {number} in words.") };
+        let reward = u8::from(is_sum == (worker == "worker-c"));
+        serde_json::json!({
+            "schema": 1, "question_id": format!("o{number}"), "question": question, "worker": worker,
+            "task": if is_sum { "sums" } else { "words" }, "answer": "1", "reward": reward, "cost_nano_usd": 1000,
+        })
+    };
+    let lines = (1..=60)
+        .flat_map(|number| ["worker-c", "worker-f"].map(|worker| outcome(number, worker).to_string()));
+    let outcomes = lines.collect::<Vec<_>>().join("\n");
+    let outcomes = gym.folder.write("outcomes.jsonl", &outcomes).display().to_string();
+    let head = gym.folder.path("head.safetensors").display().to_string();
+    let data =
+        ["--words", "--workflows", &set, "--pool", &gym.pool, "--outcomes", &outcomes, "--iterations", "0"];
+    let run_head = |arguments: &[&str]| run(&[&["head"], arguments, &data].concat());
+    let trained = run_head(&["train", "--output", &head, "--price-factor", "10"]);
+    assert!(trained.status.success(), "{}", stderr(&trained));
+    assert!(stdout(&trained).contains("head: head.safetensors"), "{}", stdout(&trained));
+    assert!(stderr(&trained).contains("60 outcomes of `sums-1` are derived"), "{}", stderr(&trained));
+    let folds = stdout(&run_head(&["eval", "--folds", "3", "--kinds", "linear"]));
+    assert!(folds.contains("task words") && folds.contains("always sums-1"), "{folds}");
+
+    let system = format!("max=max:{set}");
+    let report = report(&gym.eval(&["--system", &system, "--json"]).await);
+    assert!(row(&report, "max")["right"].as_u64().unwrap() > 30, "{report:#}");
+    assert_eq!(report["items"]["max"][0]["plan"][0]["worker"], "worker-c", "{report:#}");
+}
+
+#[tokio::test]
 async fn a_system_that_answers_nothing_is_never_the_best_for_its_cost() {
     let gym = Gym::new().await;
     // The voter alone has no results to judge.

@@ -6,6 +6,7 @@ use podium_domain::policy::{PoolRule, Tier};
 use serde_json::json;
 
 use super::*;
+use crate::Family;
 
 fn good() -> Value {
     json!({"model": "podium-ultra", "max_tokens": 100, "messages": [{"role": "user", "content": "why?"}]})
@@ -48,7 +49,7 @@ fn a_missing_parameter_is_named() {
 fn a_model_name_may_ask_for_a_long_context() {
     let model = |name: &str| with("model", json!(name)).map(|request| request.new_run.model);
     assert_eq!(model("podium-mini[1m]").unwrap(), ModelName::of_tier(Tier::Mini));
-    let pinned = ModelName { tier: Tier::Ultra, pin: Some("nano-1".to_owned()) };
+    let pinned = ModelName { family: Family::Ultra, pin: Some("nano-1".to_owned()) };
     assert_eq!(model("podium-ultra@nano-1[1m]").unwrap(), pinned);
     for name in ["claude-opus-5", "[1m]", "podium-mini[2m]", "podium-mini[1m][1m]"] {
         assert_eq!(model(name).unwrap_err().code, ErrorCode::ModelNotFound, "{name}");

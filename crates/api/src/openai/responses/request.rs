@@ -445,7 +445,7 @@ impl Draft {
             return invalid("conversation", "a conversation needs stored responses, so `store` must be true");
         }
         let RequestTools { tools, forms } = self.tools.finish()?;
-        let mut policy = Policy::new(model.tier, self.effort);
+        let mut policy = Policy::new(model.tier(), self.effort);
         if let Some(podium) = &self.podium {
             bound(&Field::new("podium", podium), &mut policy)?;
         }

@@ -37,7 +37,8 @@ use systems::System;
 pub(super) struct CompareArgs {
     /// Compare this system with the others, as NAME=CONDUCTOR: a value of the setting `conductor` for podium-ultra, or `mini` for
     /// podium-mini, or `random` for a worker that is drawn for each question, or `neighbours:FILE` for the worker that answered the
-    /// most similar questions of a file of `--outcomes` best. May be repeated.
+    /// most similar questions of a file of `--outcomes` best, or `max:FILE` for podium-max with the workflows of this file. May be
+    /// repeated.
     #[arg(long = "system", value_name = "NAME=CONDUCTOR", conflicts_with_all = ["outcomes", "tier"])]
     systems: Vec<System>,
     /// Compare each worker of the pool, too, and with them the best single worker and an oracle that always asks a worker that is
@@ -100,7 +101,7 @@ pub(super) async fn compare(
             let sampling = Sampling { seed: Some(seed), ..Sampling::NONE };
             let routed = neighbours.as_ref().and_then(|neighbours| neighbours.choose(&item.question));
             let policy = system.policy(questions.effort, &workers, routed.as_ref(), seed);
-            match ask(&graders, item.clone(), policy, sampling).await {
+            match ask(&graders, item.clone(), system.model(), policy, sampling).await {
                 // A question that one system refuses is a wrong answer of that system.
                 Err(Error::Refused(problem)) => Ok(Outcome::failed(&item.id, item.answer(), &problem)),
                 asked => asked,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use podium_api::{Family, ModelName};
 use podium_domain::ids::WorkerId;
 use podium_domain::policy::{Effort, Policy, Tier, WorkersAllowed};
 use podium_domain::split_mix::split_mix;
@@ -35,9 +36,11 @@ pub(super) enum Way {
     Random,
     /// The worker that answered the most similar questions of this file best.
     Neighbours(PathBuf),
+    /// `podium-max`: the head of this file chooses among its workflows.
+    Max(PathBuf),
 }
 
-/// `NAME=CONDUCTOR`, where `CONDUCTOR` is a value of the setting `conductor`, or `mini`, or `random`, or `neighbours:FILE`.
+/// `NAME=CONDUCTOR`, where `CONDUCTOR` is a value of the setting `conductor`, or `mini`, `random`, `neighbours:FILE` or `max:FILE`.
 impl FromStr for System {
     type Err = String;
 
@@ -52,11 +55,10 @@ impl FromStr for System {
             "mini" => Way::Mini,
             "random" => Way::Random,
             way if way.starts_with(NEIGHBOURS) => Way::Neighbours(way[NEIGHBOURS.len()..].into()),
-            conductor => {
-                Way::Planned(podium_planning::CONDUCTOR.value(conductor).map_err(|problem| {
-                    format!("the conductor {problem}, mini, random or {NEIGHBOURS}FILE")
-                })?)
-            }
+            way if way.starts_with(MAX) => Way::Max(way[MAX.len()..].into()),
+            conductor => Way::Planned(podium_planning::CONDUCTOR.value(conductor).map_err(|problem| {
+                format!("the conductor {problem}, mini, random, {NEIGHBOURS}FILE or {MAX}FILE")
+            })?),
         };
         Ok(Self { name: name.to_owned(), way })
     }
@@ -64,6 +66,8 @@ impl FromStr for System {
 
 /// Before the file of outcomes of a system that routes by them.
 const NEIGHBOURS: &str = "neighbours:";
+/// Before the file of the workflows of `podium-max`.
+const MAX: &str = "max:";
 /// Longest name of a system.
 const NAME_BYTES_MAX: usize = 60;
 
@@ -92,6 +96,7 @@ impl System {
             Way::Worker(worker) => format!("direct:{worker}"),
             Way::Random => "random".to_owned(),
             Way::Neighbours(file) => format!("{NEIGHBOURS}{}", file.display()),
+            Way::Max(file) => format!("{MAX}{}", file.display()),
         };
         Described { name: &self.name, way }
     }
@@ -101,6 +106,9 @@ impl System {
         let conductors = match &self.way {
             Way::Planned(choice) => ConductorChoices::one(choice.clone()),
             Way::Mini => return settings.clone(),
+            Way::Max(file) => {
+                ConductorChoices { workflows: Some(file.clone()), ..settings.conductors.clone() }
+            }
             Way::Worker(_) | Way::Random | Way::Neighbours(_) => {
                 ConductorChoices::one(ConductorChoice::Direct(None))
             }
@@ -108,11 +116,21 @@ impl System {
         Settings { conductors, ..settings.clone() }
     }
 
+    /// The model that is asked.
+    pub(super) fn model(&self) -> ModelName {
+        let family = match &self.way {
+            Way::Max(_) => Family::Max,
+            Way::Planned(_) => Family::Ultra,
+            Way::Mini | Way::Worker(_) | Way::Random | Way::Neighbours(_) => Family::Mini,
+        };
+        ModelName { family, pin: None }
+    }
+
     /// The recorded outcomes that it routes by, if it does.
     pub(super) fn neighbours(&self, workers: &[WorkerId]) -> Result<Option<Neighbours>, Error> {
         match &self.way {
             Way::Neighbours(file) => Neighbours::read(file, workers).map(Some),
-            Way::Planned(_) | Way::Mini | Way::Worker(_) | Way::Random => Ok(None),
+            Way::Planned(_) | Way::Mini | Way::Worker(_) | Way::Random | Way::Max(_) => Ok(None),
         }
     }
 
@@ -130,7 +148,7 @@ impl System {
             ..Policy::new(Tier::Mini, effort)
         };
         match &self.way {
-            Way::Planned(_) => Policy::new(Tier::Ultra, effort),
+            Way::Planned(_) | Way::Max(_) => Policy::new(Tier::Ultra, effort),
             Way::Mini => Policy::new(Tier::Mini, effort),
             Way::Worker(worker) => only(worker),
             Way::Neighbours(_) => routed.map_or_else(|| Policy::new(Tier::Mini, effort), only),
@@ -151,13 +169,18 @@ mod tests {
     fn a_system_is_a_name_and_a_conductor() {
         let system: System = "nano=llama:models/nano".parse().unwrap();
         assert_eq!((system.name.as_str(), system.described().way.as_str()), ("nano", "llama:models/nano"));
+        let max: System = "a=max:max.yaml".parse().unwrap();
+        assert_eq!(
+            (max.described().way.as_str(), max.model().to_string().as_str()),
+            ("max:max.yaml", "podium-max")
+        );
         assert_eq!("a=random".parse::<System>().unwrap().way, Way::Random);
         assert_eq!("a=mini".parse::<System>().unwrap().way, Way::Mini);
         for (text, problem) in [
             ("nano", "NAME=CONDUCTOR"),
             ("=direct", "1 to 60 bytes"),
             ("a|b=direct", "no |"),
-            ("a=what", "mini, random or neighbours:FILE"),
+            ("a=what", "mini, random, neighbours:FILE or max:FILE"),
         ] {
             let said = text.parse::<System>().unwrap_err();
             assert!(said.contains(problem), "{said}");
