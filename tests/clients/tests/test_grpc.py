@@ -213,4 +213,8 @@ def test_reflection_describes_the_service(channel: grpc.Channel) -> None:
         "RateRun", "ListOutcomes",
         "ListModels",
         "GetModel",
+        "CreateConversation",
+        "GetConversation",
+        "ListConversationItems",
+        "DeleteConversation",
     ]
