@@ -181,6 +181,8 @@ def test_worse_weights_do_not_replace_those_of_a_bundle(tmp_path: Path, model, b
             (folder / name).write_bytes((shipped / name).read_bytes())
     before = export.sha256(bundle / "nano.gguf")
     export.export(model, bpe, candidate / "nano.gguf", name="untrained")
+    export.write_checksum(candidate)
+    assert before not in (candidate / "conductor.toml").read_text(encoding="utf-8")
     refused = gate.replace(candidate, bundle, 6, points_lost=2.0)
     assert (refused.passes, refused.candidate) == (False, 0) and refused.present >= 1
     assert "kept" in refused.sentence() and export.sha256(bundle / "nano.gguf") == before
