@@ -31,7 +31,7 @@ pub struct WorkflowHead {
     abilities: Abilities,
 }
 
-/// What plans the choice [`PLANNED`].
+/// The conductor whose plan is the choice [`PLANNED`].
 #[derive(Clone)]
 pub enum Planner {
     /// A conductor of this process.
@@ -56,7 +56,7 @@ impl Planner {
     }
 }
 
-/// What the head chose.
+/// The workflow that the head chose.
 enum Choice {
     /// The plan of a workflow.
     Fixed(Planned),

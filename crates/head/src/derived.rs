@@ -1,5 +1,5 @@
 //! Outcomes of workflows from recorded answers of workers, without a call: for workflows whose steps all get the whole question and
-//! see no other step, such as cascades. What a workflow would have answered follows from the answers of its workers.
+//! see no other step, such as cascades. The answer of such a workflow follows from the answers of its workers.
 
 use podium_domain::agreement::agree;
 use podium_domain::ids::{StepIndex, WorkerId};
@@ -16,7 +16,7 @@ pub struct Answer<'a> {
     pub cost_nano_usd: Option<u64>,
 }
 
-/// What a workflow would have got.
+/// The reward and the cost that a workflow would have had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Derived {
     /// The reward of its answer.

@@ -65,7 +65,7 @@ impl Head {
         }
     }
 
-    /// What it chooses among.
+    /// The kind of things that it chooses among.
     pub fn choices(&self) -> Choices {
         self.identity().choices
     }

@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What a head chooses among.
+/// The kind of things that a head chooses among.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choices {
@@ -107,7 +107,7 @@ pub struct Input<'a> {
 /// The workers or workflows that a head chooses among, and the pool and weights that it was trained for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What the slots are.
+    /// The kind of the slots.
     pub choices: Choices,
     /// The workers or workflows, in the order of the scores. Both have the same valid names.
     pub slots: Vec<WorkerId>,

@@ -299,7 +299,9 @@ impl Run {
                 step.stop_sequence.clone_from(stop_sequence);
                 Ok(())
             }
-            E::StepSkipped { round, step, same_as } => self.fold_skipped(*round, *step, *same_as),
+            E::StepSkipped { round, step, same_as } => {
+                self.fold_skipped(StepRef { round: *round, step: *step }, *same_as)
+            }
             E::StepCalled { round, step, claim, usage, cost, first_token_ms, .. } => {
                 let end = End::accepted(*claim, *usage, *cost);
                 let end = End { first_token_ms: *first_token_ms, ..end };
@@ -427,21 +429,16 @@ impl Run {
         accept(self.task_mut(task)?, TaskEvent::Completed, end, at)
     }
 
-    fn fold_skipped(
-        &mut self,
-        number: u16,
-        step: StepIndex,
-        same_as: StepIndex,
-    ) -> Result<(), IllegalReason> {
-        let round = self.round_mut(number)?;
+    fn fold_skipped(&mut self, of: StepRef, same_as: StepIndex) -> Result<(), IllegalReason> {
+        let steps = &mut self.round_mut(of.round)?.steps;
         let source =
-            round.steps.get(same_as.as_usize()).filter(|source| same_as < step && source.output.is_some());
-        let StepRun { output, finish, reasoning_text, .. } = source.ok_or(IllegalReason::NoOutput)?.clone();
-        let of = TaskRef::Step { round: number, step };
-        let skipped = round.steps.get_mut(step.as_usize()).ok_or(IllegalReason::NoTask { task: of })?;
+            steps.get(same_as.as_usize()).filter(|source| same_as < of.step && source.output.is_some());
+        let source = source.ok_or(IllegalReason::NoOutput)?.clone();
+        let skipped = steps.get_mut(of.step.as_usize()).ok_or(IllegalReason::NoTask { task: of.into() })?;
         step_to(&mut skipped.task, TaskEvent::Skipped)?;
+        let StepRun { output, finish, reasoning_text, stop_sequence, .. } = source;
         (skipped.output, skipped.finish, skipped.reasoning_text) = (output, finish, reasoning_text);
-        skipped.same_as = Some(same_as);
+        (skipped.stop_sequence, skipped.same_as) = (stop_sequence, Some(same_as));
         Ok(())
     }
 

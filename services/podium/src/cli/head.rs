@@ -220,7 +220,7 @@ impl DataArgs {
     }
 }
 
-/// What a head for this pool chooses among, as far as outcomes know it.
+/// The identity of a head for this pool, with the choices that the outcomes know.
 fn identity_in(
     pool: &Pool,
     workflows: Option<&WorkflowSet>,
