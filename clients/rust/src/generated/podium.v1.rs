@@ -1676,7 +1676,7 @@ pub struct CreateRunRequest {
     /// same run without another charge; a different request with the same id is refused. Empty: every call creates a new run.
     #[prost(string, tag = "1")]
     pub request_id: ::prost::alloc::string::String,
-    /// `podium-mini`, `podium-ultra`, or one of them pinned to a conductor: `podium-ultra@<conductor>`. Empty: `podium-ultra`.
+    /// `podium-mini`, `podium-ultra` or `podium-max`, perhaps pinned to a conductor: `podium-ultra@<conductor>`. Empty: `podium-ultra`.
     #[prost(string, tag = "2")]
     pub model: ::prost::alloc::string::String,
     /// The conversation: 1 to 1000 messages, together at most 1 MiB, with images and files counted as base64. The last message is the
@@ -2036,10 +2036,10 @@ pub struct GetModelResponse {
 /// A model that requests may name.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Model {
-    /// `podium-mini`, `podium-ultra`, or one of them pinned.
+    /// `podium-mini`, `podium-ultra` or `podium-max`, or one of them pinned.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Its tier.
+    /// The tier of its runs. Those of `podium-max` have TIER_ULTRA.
     #[prost(enumeration = "Tier", tag = "2")]
     pub tier: i32,
     /// The conductor that it is pinned to, or the conductor and the pool: `<conductor>.<pool>`. Empty: it is not pinned.

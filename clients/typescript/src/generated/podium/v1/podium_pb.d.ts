@@ -28,7 +28,7 @@ export declare type CreateRunRequest = Message<"podium.v1.CreateRunRequest"> & {
   requestId: string;
 
   /**
-   * `podium-mini`, `podium-ultra`, or one of them pinned to a conductor: `podium-ultra@<conductor>`. Empty: `podium-ultra`.
+   * `podium-mini`, `podium-ultra` or `podium-max`, perhaps pinned to a conductor: `podium-ultra@<conductor>`. Empty: `podium-ultra`.
    *
    * @generated from field: string model = 2;
    */
@@ -957,14 +957,14 @@ export declare const GetModelResponseSchema: GenMessage<GetModelResponse>;
  */
 export declare type Model = Message<"podium.v1.Model"> & {
   /**
-   * `podium-mini`, `podium-ultra`, or one of them pinned.
+   * `podium-mini`, `podium-ultra` or `podium-max`, or one of them pinned.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Its tier.
+   * The tier of its runs. Those of `podium-max` have TIER_ULTRA.
    *
    * @generated from field: podium.v1.Tier tier = 2;
    */
