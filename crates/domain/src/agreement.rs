@@ -14,8 +14,7 @@ const BOX: &str = "\\boxed{";
 pub fn final_answer(text: &str) -> String {
     let answer = last_box(text).unwrap_or_else(|| last_statement(text));
     let words: Vec<_> = answer.split_whitespace().collect();
-    let words = words.join(" ").to_lowercase();
-    words.trim_matches(is_around).to_owned()
+    bare(&words.join(" ").to_lowercase()).to_owned()
 }
 
 /// Whether two or more texts have the same final answer. Texts without a final answer agree with nothing.
@@ -24,6 +23,17 @@ pub fn agree<'t>(texts: impl IntoIterator<Item = &'t str>) -> bool {
     let Some(first) = answers.next().filter(|first| !first.is_empty()) else { return false };
     let mut others = answers.peekable();
     others.peek().is_some() && others.all(|other| other == first)
+}
+
+/// An answer without the punctuation around it. A decimal point before digits and an exclamation mark behind them are parts of the
+/// answer, as are the brackets of a list: `.5` is not 5, `5!` is not 5, and `(1, 2]` is not `[1, 2)`.
+fn bare(answer: &str) -> &str {
+    let is_list = answer.contains(',');
+    let is_outside = |c: char| is_around(c) && !(is_list && matches!(c, '(' | ')' | '[' | ']' | '{' | '}'));
+    let inner = answer.trim_start_matches(is_outside);
+    let begin = answer.len() - inner.len();
+    let has_point = answer[..begin].ends_with('.') && inner.starts_with(|c: char| c.is_ascii_digit());
+    answer[begin - usize::from(has_point)..].trim_end_matches(|c| is_outside(c) && c != '!')
 }
 
 /// Punctuation around an answer. A sign or a percent sign is a part of the answer.
@@ -75,6 +85,8 @@ mod tests {
             ["Five   thousand", "five thousand."],
             ["I first thought that the answer is A, but the answer is B", "B"],
             ["The answer is:\n42", "42"],
+            ["**.5**", ".5"],
+            ["(1, 2].", "**(1, 2]**"],
         ] {
             assert!(agree(texts), "{texts:?}: {:?}", texts.map(final_answer));
         }
@@ -93,6 +105,10 @@ mod tests {
             ["\\boxed{1}", "\\boxed{\\frac{1}{2}}"],
             ["A) because of B", "A) because of C"],
             ["x < 5", "x > 5"],
+            [".5", "5"],
+            ["The answer is .5.", "The answer is 5."],
+            ["5!", "5"],
+            ["(1, 2]", "[1, 2)"],
         ] {
             assert!(!agree(texts), "{texts:?}: {:?}", texts.map(final_answer));
         }
